@@ -1,3 +1,22 @@
-//! Finds the library and generates its bindings.
+//! Finds the installed libibverbs, generates its bindings and compiles the shims for its inline functions.
 
-fn main() {}
+mod env;
+mod failure;
+mod find;
+mod generate;
+mod library;
+mod release;
+mod shims;
+
+use library::IBVERBS;
+
+fn main() {
+    let installed = find::find(&IBVERBS);
+    let release = release::of(&installed);
+    release.print_cfgs();
+    let wrappers = generate::generate(&installed);
+    shims::compile(&wrappers, &installed);
+    // After the shims, which call into the library: a linker with --as-needed drops a library that nothing before it needs.
+    installed.print_link_lines();
+    installed.print_metadata(&release);
+}
