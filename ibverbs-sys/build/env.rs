@@ -21,7 +21,5 @@ pub(crate) fn out_dir() -> PathBuf {
 
 /// The paths in a variable that separates them as `PATH` does.
 pub(crate) fn paths(name: &str) -> Vec<PathBuf> {
-    var(name)
-        .map(|value| env::split_paths(&value).collect())
-        .unwrap_or_default()
+    var(name).map(|value| env::split_paths(&value).collect()).unwrap_or_default()
 }

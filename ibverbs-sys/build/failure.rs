@@ -11,35 +11,17 @@ pub(crate) struct Packages {
     pub(crate) zypper: &'static str,
 }
 
-pub(crate) const PKG_CONFIG: Packages = Packages {
-    apt: "pkg-config",
-    dnf: "pkgconf-pkg-config",
-    pacman: "pkgconf",
-    zypper: "pkg-config",
-};
+pub(crate) const PKG_CONFIG: Packages =
+    Packages { apt: "pkg-config", dnf: "pkgconf-pkg-config", pacman: "pkgconf", zypper: "pkg-config" };
 
-pub(crate) const LIBCLANG: Packages = Packages {
-    apt: "libclang-dev",
-    dnf: "clang-devel",
-    pacman: "clang",
-    zypper: "clang-devel",
-};
+pub(crate) const LIBCLANG: Packages =
+    Packages { apt: "libclang-dev", dnf: "clang-devel", pacman: "clang", zypper: "clang-devel" };
 
-pub(crate) const C_COMPILER: Packages = Packages {
-    apt: "gcc libc6-dev",
-    dnf: "gcc",
-    pacman: "gcc",
-    zypper: "gcc",
-};
+pub(crate) const C_COMPILER: Packages = Packages { apt: "gcc libc6-dev", dnf: "gcc", pacman: "gcc", zypper: "gcc" };
 
 /// Ends the build because something is not installed. `alternative` is what else would help, if anything.
 pub(crate) fn missing(problem: &str, packages: &Packages, alternative: &str) -> ! {
-    let Packages {
-        apt,
-        dnf,
-        pacman,
-        zypper,
-    } = packages;
+    let Packages { apt, dnf, pacman, zypper } = packages;
     let mut message = format!(
         "{problem}\n\
          To install what is missing:\n    \

@@ -31,25 +31,14 @@ pub(crate) fn generate(installed: &Installed) -> PathBuf {
 
     let mut builder = bindgen::builder()
         .header(path(&header))
-        .clang_args(
-            installed
-                .include_dirs
-                .iter()
-                .map(|dir| format!("-I{}", dir.display())),
-        )
+        .clang_args(installed.include_dirs.iter().map(|dir| format!("-I{}", dir.display())))
         .formatter(Formatter::Prettyplease)
-        .rust_target(
-            bindgen::RustTarget::stable(85, 0)
-                .unwrap_or_else(|_| panic!("bindgen knows Rust 1.85")),
-        )
+        .rust_target(bindgen::RustTarget::stable(85, 0).unwrap_or_else(|_| panic!("bindgen knows Rust 1.85")))
         .layout_tests(false)
         .derive_default(false)
         .impl_debug(true)
         .generate_cstr(true)
-        .default_enum_style(EnumVariation::NewType {
-            is_bitfield: false,
-            is_global: false,
-        })
+        .default_enum_style(EnumVariation::NewType { is_bitfield: false, is_global: false })
         .bitfield_enum(BITS)
         // An enum without a name is matched by its members' names: plain integers.
         .constified_enum("[A-Z][A-Z0-9_]*")
@@ -67,9 +56,7 @@ pub(crate) fn generate(installed: &Installed) -> PathBuf {
     match builder.generate() {
         Ok(bindings) => bindings
             .write_to_file(out.join("bindings.rs"))
-            .unwrap_or_else(|error| {
-                failure::stop(&format!("cannot write {}: {error}", out.display()))
-            }),
+            .unwrap_or_else(|error| failure::stop(&format!("cannot write {}: {error}", out.display()))),
         Err(error) => failure::stop(&error.to_string()),
     }
     wrappers
@@ -84,7 +71,9 @@ fn block(builder: Builder) -> Builder {
         // Exported only for rdma-core's own tools, under a version that changes: see `src/opcode_names.rs`.
         .blocklist_function("ibv_wr_opcode_str")
         // The system's types are the `libc` crate's.
-        .blocklist_type("pthread_.*|__pthread.*|__atomic_wide_counter|timespec|__time_t|__syscall_slong_t|s?size_t|__ssize_t")
+        .blocklist_type(
+            "pthread_.*|__pthread.*|__atomic_wide_counter|timespec|__time_t|__syscall_slong_t|s?size_t|__ssize_t",
+        )
         // Plain integers in C; `src/byte_order.rs` says what the names mean.
         .blocklist_type("__be(16|32|64)")
 }
@@ -103,8 +92,7 @@ fn check_libclang() {
 }
 
 fn path(path: &Path) -> &str {
-    path.to_str()
-        .unwrap_or_else(|| failure::stop(&format!("{} is not valid UTF-8", path.display())))
+    path.to_str().unwrap_or_else(|| failure::stop(&format!("{} is not valid UTF-8", path.display())))
 }
 
 #[derive(Debug)]
@@ -112,29 +100,18 @@ struct Callbacks;
 
 impl ParseCallbacks for Callbacks {
     /// What the `libc` crate's types can do. Not to be copied: a lock works only where it was made.
-    fn blocklisted_type_implements_trait(
-        &self,
-        name: &str,
-        wanted: DeriveTrait,
-    ) -> Option<ImplementsTrait> {
+    fn blocklisted_type_implements_trait(&self, name: &str, wanted: DeriveTrait) -> Option<ImplementsTrait> {
         let is_lock = name.contains("pthread");
         let can = match wanted {
             DeriveTrait::Debug => true,
             DeriveTrait::Copy => !is_lock,
             _ => false,
         };
-        Some(if can {
-            ImplementsTrait::Yes
-        } else {
-            ImplementsTrait::No
-        })
+        Some(if can { ImplementsTrait::Yes } else { ImplementsTrait::No })
     }
 
     /// C comments are not Markdown: shown as they were written.
     fn process_comment(&self, comment: &str) -> Option<String> {
-        Some(format!(
-            "```text\n{}\n```",
-            comment.trim().replace("```", "'''")
-        ))
+        Some(format!("```text\n{}\n```", comment.trim().replace("```", "'''")))
     }
 }

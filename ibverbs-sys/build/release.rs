@@ -52,21 +52,14 @@ fn from_version(version: &str) -> Option<u32> {
 
 /// Without pkg-config, the newest release whose word the header has; what lies between two of them looks the same.
 fn from_header(installed: &Installed) -> u32 {
-    let text = installed
-        .header()
-        .and_then(|path| fs::read_to_string(path).ok())
-        .unwrap_or_default();
+    let text = installed.header().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let known = RELEASES.iter().rev().find(|(_, word)| text.contains(word));
     known.map_or(OLDEST, |(release, _)| *release)
 }
 
 impl Release {
     fn cfgs(&self) -> Vec<String> {
-        RELEASES
-            .iter()
-            .filter(|(release, _)| *release <= self.0)
-            .map(|(release, _)| cfg(*release))
-            .collect()
+        RELEASES.iter().filter(|(release, _)| *release <= self.0).map(|(release, _)| cfg(*release)).collect()
     }
 
     /// Declares every cfg and sets those that hold.
@@ -89,10 +82,7 @@ impl Installed {
     pub(crate) fn print_metadata(&self, release: &Release) {
         println!("cargo::metadata=VERSION={}", release.0);
         println!("cargo::metadata=CFGS={}", release.cfgs().join(","));
-        println!(
-            "cargo::metadata=ALL_CFGS={}",
-            RELEASES.map(|(release, _)| cfg(release)).join(",")
-        );
+        println!("cargo::metadata=ALL_CFGS={}", RELEASES.map(|(release, _)| cfg(release)).join(","));
         let include = std::env::join_paths(&self.include_dirs).unwrap_or_default();
         println!("cargo::metadata=INCLUDE={}", include.to_string_lossy());
     }

@@ -16,10 +16,6 @@ pub(crate) fn compile(wrappers: &Path, installed: &Installed) {
         .warnings(false)
         .try_compile("ibverbs_sys_shims");
     if let Err(error) = result {
-        failure::missing(
-            &format!("the C compiler failed: {error}"),
-            &failure::C_COMPILER,
-            "",
-        );
+        failure::missing(&format!("the C compiler failed: {error}"), &failure::C_COMPILER, "");
     }
 }
