@@ -28,6 +28,7 @@ pub enum Role {
 pub struct Exchange {
     stream: TcpStream,
     role: Role,
+    timeout: Duration,
 }
 
 impl Exchange {
@@ -59,14 +60,15 @@ impl Exchange {
                 Err(error) => last = error.into(),
             }
         }
-        Err(last.context(format!("no server answers at {host}, TCP port {port}; start the server first (without HOST)")))
+        Err(last
+            .context(format!("no server answers at {host}, TCP port {port}; start the server first (without HOST)")))
     }
 
     fn new(stream: TcpStream, role: Role, timeout: Duration) -> Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
-        Ok(Self { stream, role })
+        Ok(Self { stream, role, timeout })
     }
 
     /// Which end this is.
@@ -163,14 +165,10 @@ impl Exchange {
                 anyhow!("the peer hung up during the exchange of endpoints; see what it printed")
             }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                anyhow!("the peer said nothing for {:?} during the exchange of endpoints", self.timeout())
+                anyhow!("the peer said nothing for {:?} during the exchange of endpoints", self.timeout)
             }
             _ => anyhow::Error::from(error).context("the exchange of endpoints failed"),
         })
-    }
-
-    fn timeout(&self) -> Duration {
-        self.stream.read_timeout().ok().flatten().unwrap_or_default()
     }
 }
 
