@@ -25,11 +25,12 @@ pub(crate) const LIBCLANG: Packages = Packages {
     zypper: "clang-devel",
 };
 
-pub(crate) const C_COMPILER: Packages = Packages {
+/// A C compiler with the C library's headers and the kernel's.
+pub(crate) const C: Packages = Packages {
     apt: "gcc libc6-dev",
-    dnf: "gcc",
+    dnf: "gcc glibc-devel",
     pacman: "gcc",
-    zypper: "gcc",
+    zypper: "gcc glibc-devel",
 };
 
 /// Ends the build because something is not installed. `alternative` is what else would help, if anything.
@@ -56,7 +57,11 @@ pub(crate) fn missing(problem: &str, packages: &Packages, alternative: &str) -> 
 }
 
 /// Ends the build with `message`.
+///
+/// Cargo shows what comes as `cargo::error` and then fails by itself. Were the status not 0, it would print all our output besides.
 pub(crate) fn stop(message: &str) -> ! {
-    eprintln!("error: {message}");
-    exit(1)
+    for line in message.lines() {
+        println!("cargo::error={line}");
+    }
+    exit(0)
 }

@@ -1,5 +1,6 @@
 //! Where the library and its header are: the environment's word first, then pkg-config's.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -26,19 +27,11 @@ pub(crate) struct Installed {
     pub(crate) include_dirs: Vec<PathBuf>,
     /// Folders to search for libraries before the linker's own.
     pub(crate) lib_dirs: Vec<PathBuf>,
-    /// pkg-config's version, where pkg-config found the header.
+    /// pkg-config's version, where one belongs to the header.
     pub(crate) version: Option<String>,
 }
 
 impl Installed {
-    /// The header's path, where its folder is known; a compiler finds it by itself otherwise.
-    pub(crate) fn header(&self) -> Option<PathBuf> {
-        let own = self.include_dirs.iter().map(PathBuf::as_path);
-        own.chain([Path::new("/usr/include"), Path::new("/usr/local/include")])
-            .map(|dir| dir.join(self.library.header))
-            .find(|path| path.is_file())
-    }
-
     /// Links the library, dynamically: it loads its providers with `dlopen`, which a static program cannot do.
     pub(crate) fn print_link_lines(&self) {
         for dir in &self.lib_dirs {
@@ -67,7 +60,12 @@ pub(crate) fn find(library: &'static Library) -> Installed {
         lib_dirs,
         version: None,
     };
-    if !(header_is_given && library_is_given) {
+    if header_is_given && library_is_given {
+        installed.version = installed
+            .lib_dirs
+            .iter()
+            .find_map(|dir| version_beside(library, dir));
+    } else {
         let found = ask_pkg_config(library);
         if !header_is_given {
             installed.include_dirs = found.include_paths;
@@ -131,6 +129,17 @@ fn list(dirs: &[PathBuf]) -> String {
         .map(|dir| dir.display().to_string())
         .collect::<Vec<_>>()
         .join(" or ")
+}
+
+/// The version in the `.pc` file of a library that was not found through pkg-config.
+fn version_beside(library: &Library, lib_dir: &Path) -> Option<String> {
+    let file = lib_dir
+        .join("pkgconfig")
+        .join(format!("{}.pc", library.pkg_config));
+    let text = fs::read_to_string(file).ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("Version:"))
+        .map(|version| version.trim().to_owned())
 }
 
 fn ask_pkg_config(library: &Library) -> pkg_config::Library {
