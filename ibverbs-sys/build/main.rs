@@ -8,14 +8,14 @@ mod library;
 mod release;
 mod shims;
 
-use library::IBVERBS;
+use library::{BOUND, IBVERBS};
 
 fn main() {
     let installed = find::find(&IBVERBS);
     let release = release::of(&installed);
     release.print_cfgs();
-    let wrappers = generate::generate(&installed);
-    shims::compile(&wrappers, &installed);
+    let inline_functions = generate::generate(&BOUND, &installed);
+    shims::compile(&BOUND, &inline_functions, &installed);
     // After the shims, which call into the library: a linker with --as-needed drops a library that nothing before it needs.
     installed.print_link_lines();
     installed.print_metadata(&release);

@@ -1,6 +1,7 @@
 //! Which release of rdma-core is installed, and the cfgs that follow from it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::find::Installed;
 
@@ -36,6 +37,9 @@ const RELEASES: [(u32, &str); 9] = [
 /// The oldest release whose header has every name that the crates use unconditionally.
 const OLDEST: u32 = 44;
 
+/// Where compilers look by themselves.
+const USUAL_FOLDERS: [&str; 2] = ["/usr/local/include", "/usr/include"];
+
 /// A release of rdma-core.
 pub(crate) struct Release(u32);
 
@@ -52,14 +56,26 @@ fn from_version(version: &str) -> Option<u32> {
 
 /// Without pkg-config, the newest release whose word the header has; what lies between two of them looks the same.
 fn from_header(installed: &Installed) -> u32 {
-    let text = installed.header().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    let folders = installed
+        .include_dirs
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(USUAL_FOLDERS.map(Path::new));
+    let mut paths = folders.map(|folder| folder.join(installed.library.header));
+    let text = paths
+        .find_map(|path| fs::read_to_string(path).ok())
+        .unwrap_or_default();
     let known = RELEASES.iter().rev().find(|(_, word)| text.contains(word));
     known.map_or(OLDEST, |(release, _)| *release)
 }
 
 impl Release {
     fn cfgs(&self) -> Vec<String> {
-        RELEASES.iter().filter(|(release, _)| *release <= self.0).map(|(release, _)| cfg(*release)).collect()
+        RELEASES
+            .iter()
+            .filter(|(release, _)| *release <= self.0)
+            .map(|(release, _)| cfg(*release))
+            .collect()
     }
 
     /// Declares every cfg and sets those that hold.
@@ -82,7 +98,10 @@ impl Installed {
     pub(crate) fn print_metadata(&self, release: &Release) {
         println!("cargo::metadata=VERSION={}", release.0);
         println!("cargo::metadata=CFGS={}", release.cfgs().join(","));
-        println!("cargo::metadata=ALL_CFGS={}", RELEASES.map(|(release, _)| cfg(release)).join(","));
+        println!(
+            "cargo::metadata=ALL_CFGS={}",
+            RELEASES.map(|(release, _)| cfg(release)).join(",")
+        );
         let include = std::env::join_paths(&self.include_dirs).unwrap_or_default();
         println!("cargo::metadata=INCLUDE={}", include.to_string_lossy());
     }

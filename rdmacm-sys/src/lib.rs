@@ -1,1 +1,5 @@
 //! Raw bindings to librdmacm.
+
+mod generated;
+
+pub use generated::*;

@@ -11,8 +11,7 @@ use super::network::Network;
 
 /// What `/init` uses of busybox.
 const APPLETS: &[&str] = &[
-    "mount", "mkdir", "insmod", "chroot", "poweroff", "sleep", "cat", "ln", "hostname", "uname",
-    "echo", "sync", "sh",
+    "mount", "mkdir", "insmod", "chroot", "poweroff", "sleep", "cat", "ln", "hostname", "uname", "echo", "sync", "sh",
 ];
 
 /// Builds the archive.
@@ -20,22 +19,12 @@ const APPLETS: &[&str] = &[
 /// # Errors
 ///
 /// A file that goes in cannot be read.
-pub(crate) fn build(
-    busybox: &Path,
-    kernel: &Kernel,
-    network: &Network,
-    agent: &Path,
-) -> Result<Vec<u8>> {
+pub(crate) fn build(busybox: &Path, kernel: &Kernel, network: &Network, agent: &Path) -> Result<Vec<u8>> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
-    let text = |path: &Path| {
-        path.to_str()
-            .map(str::to_owned)
-            .with_context(|| format!("{} is not UTF-8", path.display()))
-    };
+    let text =
+        |path: &Path| path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()));
     let mut archive = Archive::default();
-    for folder in [
-        "bin", "dev", "proc", "sys", "host", "memory", "root", "job", "modules",
-    ] {
+    for folder in ["bin", "dev", "proc", "sys", "host", "memory", "root", "job", "modules"] {
         archive.folder(folder);
     }
     archive.device("dev/console", 5, 1);
@@ -48,11 +37,7 @@ pub(crate) fn build(
     archive.file("bin/modprobe-in-root", 0o755, include_bytes!("modprobe.sh"));
     let mut order = String::new();
     for module in kernel.boot_modules()? {
-        archive.file(
-            &format!("modules/{}", module.name),
-            0o644,
-            &read(&module.path)?,
-        );
+        archive.file(&format!("modules/{}", module.name), 0o644, &read(&module.path)?);
         order.push_str(&module.name);
         order.push('\n');
     }

@@ -54,13 +54,7 @@ impl Kernel {
         };
         let paths = load_order(WANTED, &read("modules.dep")?, &read("modules.builtin")?)
             .with_context(|| format!("kernel {}", self.release))?;
-        Ok(paths
-            .into_iter()
-            .map(|path| Module {
-                name: module_name(&path),
-                path: self.modules.join(path),
-            })
-            .collect())
+        Ok(paths.into_iter().map(|path| Module { name: module_name(&path), path: self.modules.join(path) }).collect())
     }
 }
 
@@ -92,9 +86,6 @@ fn load_order(wanted: &[&str], dependencies: &str, builtin: &str) -> Result<Vec<
 
 /// `kernel/net/9p/9p.ko.xz` is the module `9p`; dashes and underscores mean the same.
 fn module_name(path: &str) -> String {
-    let file = Path::new(path)
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let file = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
     file.split('.').next().unwrap_or_default().replace('-', "_")
 }
