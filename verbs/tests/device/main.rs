@@ -1,0 +1,12 @@
+//! Tests on a real device, run by `cargo xtask test`.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod completion;
+mod device;
+mod failure;
+mod memory;
+mod queue_pair;
+mod traffic;
+mod wait;

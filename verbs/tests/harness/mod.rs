@@ -1,0 +1,116 @@
+//! What the device tests stand on: the device that `cargo xtask test` chose, and connected queue pairs.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use verbs::*;
+
+/// How long a test waits for what has to come.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A variable that `cargo xtask test` sets; a device test without a device fails.
+pub(crate) fn setting(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the device tests by `cargo xtask test`"))
+}
+
+pub(crate) fn device_name() -> String {
+    setting("RDMA_TEST_DEVICE")
+}
+
+pub(crate) fn open() -> Context {
+    devices().unwrap().find(Some(&device_name())).unwrap().open().unwrap()
+}
+
+/// A domain, a queue, and what makes queue pairs on them.
+pub(crate) struct Side {
+    pub(crate) context: Context,
+    pub(crate) pd: ProtectionDomain,
+    pub(crate) cq: CompletionQueue,
+    pub(crate) qp: QueuePair<Rc>,
+}
+
+impl Side {
+    pub(crate) fn new() -> Self {
+        Self::on(open())
+    }
+
+    pub(crate) fn on(context: Context) -> Self {
+        Self::build(context, |builder| builder.max_send_wr(8).max_recv_wr(8).max_send_sge(4).max_recv_sge(4))
+    }
+
+    pub(crate) fn build(
+        context: Context,
+        configure: impl FnOnce(QueuePairBuilder<Rc>) -> QueuePairBuilder<Rc>,
+    ) -> Self {
+        let pd = context.create_protection_domain().unwrap();
+        let channel = context.create_completion_channel().unwrap();
+        let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build().unwrap();
+        let qp = configure(QueuePair::builder(&pd, &cq, &cq)).build().unwrap();
+        Self { context, pd, cq, qp }
+    }
+
+    pub(crate) fn local(&self) -> LocalEndpoint {
+        self.qp.local_endpoint(1, &GidFilter::default()).unwrap()
+    }
+
+    pub(crate) fn region(&self, length: usize, access: AccessFlags) -> MemoryRegion<Vec<u8>> {
+        self.pd.register(vec![0; length], access).unwrap()
+    }
+
+    /// The next `count` completions.
+    pub(crate) fn completions(&self, count: usize) -> Vec<WorkCompletion> {
+        completions(&self.cq, count)
+    }
+
+    pub(crate) fn completion(&self) -> WorkCompletion {
+        self.completions(1)[0]
+    }
+}
+
+/// The next `count` completions of a queue with a channel.
+pub(crate) fn completions(cq: &CompletionQueue, count: usize) -> Vec<WorkCompletion> {
+    let mut all = Vec::new();
+    let mut room = [WorkCompletion::default(); 1];
+    let deadline = Instant::now() + LIMIT;
+    while all.len() < count {
+        let time = deadline.saturating_duration_since(Instant::now());
+        let some = cq.wait(&mut room, Some(time)).unwrap();
+        assert!(!some.is_empty(), "{} of {count} completions came in {LIMIT:?}: {all:?}", all.len());
+        all.extend_from_slice(some);
+    }
+    all
+}
+
+/// Two connected queue pairs of one device, each with a domain and queue of its own.
+pub(crate) fn pair() -> (Side, Side) {
+    pair_with(&options())
+}
+
+/// Options that let a test end soon when a peer is silent.
+pub(crate) fn options() -> ConnectOptions {
+    let mut options = ConnectOptions::default();
+    options.rnr_retry_count = 7;
+    options
+}
+
+pub(crate) fn pair_with(options: &ConnectOptions) -> (Side, Side) {
+    let context = open();
+    let (a, b) = (Side::on(context.clone()), Side::on(context));
+    connect(&a, &b, options);
+    (a, b)
+}
+
+pub(crate) fn connect(a: &Side, b: &Side, options: &ConnectOptions) {
+    let (local_a, local_b) = (a.local(), b.local());
+    a.qp.connect(&local_a, &local_b.endpoint, options).unwrap();
+    b.qp.connect(&local_b, &local_a.endpoint, options).unwrap();
+}
+
+/// Bytes that differ from place to place.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + index / 251) as u8).collect()
+}
+
+pub(crate) const RW: AccessFlags =
+    AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
