@@ -39,6 +39,17 @@ impl Installed {
         }
         println!("cargo::rustc-link-lib=dylib={}", self.library.link);
     }
+
+    /// The folders in the form of `PATH`.
+    pub(crate) fn joined_include_dirs(&self) -> String {
+        let joined = std::env::join_paths(&self.include_dirs).unwrap_or_default();
+        joined.to_string_lossy().into_owned()
+    }
+
+    /// Lets the tests ask the C compiler about the same headers.
+    pub(crate) fn print_for_tests(&self, variable: &str) {
+        println!("cargo::rustc-env={variable}={}", self.joined_include_dirs());
+    }
 }
 
 /// Finds `library`, or ends the build.

@@ -87,22 +87,22 @@ impl Release {
             println!("cargo::rustc-cfg={name}");
         }
     }
-}
 
-fn cfg(release: u32) -> String {
-    format!("rdma_core_{release}")
-}
-
-impl Installed {
     /// What the crates that depend on this one get to know, as `DEP_IBVERBS_*`.
-    pub(crate) fn print_metadata(&self, release: &Release) {
-        println!("cargo::metadata=VERSION={}", release.0);
-        println!("cargo::metadata=CFGS={}", release.cfgs().join(","));
+    pub(crate) fn print_metadata(&self, installed: &Installed) {
+        println!("cargo::metadata=VERSION={}", self.0);
+        println!("cargo::metadata=CFGS={}", self.cfgs().join(","));
         println!(
             "cargo::metadata=ALL_CFGS={}",
             RELEASES.map(|(release, _)| cfg(release)).join(",")
         );
-        let include = std::env::join_paths(&self.include_dirs).unwrap_or_default();
-        println!("cargo::metadata=INCLUDE={}", include.to_string_lossy());
+        println!(
+            "cargo::metadata=INCLUDE={}",
+            installed.joined_include_dirs()
+        );
     }
+}
+
+fn cfg(release: u32) -> String {
+    format!("rdma_core_{release}")
 }
