@@ -65,17 +65,9 @@ pub(crate) fn find(library: &'static Library) -> Installed {
     if library_is_given {
         check_library(library, &lib_dirs);
     }
-    let mut installed = Installed {
-        library,
-        include_dirs,
-        lib_dirs,
-        version: None,
-    };
+    let mut installed = Installed { library, include_dirs, lib_dirs, version: None };
     if header_is_given && library_is_given {
-        installed.version = installed
-            .lib_dirs
-            .iter()
-            .find_map(|dir| version_beside(library, dir));
+        installed.version = installed.lib_dirs.iter().find_map(|dir| version_beside(library, dir));
     } else {
         let found = ask_pkg_config(library);
         if !header_is_given {
@@ -105,73 +97,40 @@ fn refuse_static(library: &Library) {
 
 fn check_header(library: &Library, dirs: &[PathBuf]) {
     if !dirs.iter().any(|dir| dir.join(library.header).is_file()) {
-        let problem = format!(
-            "{} is set, but {} is not in {}.",
-            library.include_var,
-            library.header,
-            list(dirs)
-        );
-        failure::missing(
-            &problem,
-            &library.packages,
-            &format!("or correct {}.", library.include_var),
-        );
+        let problem = format!("{} is set, but {} is not in {}.", library.include_var, library.header, list(dirs));
+        failure::missing(&problem, &library.packages, &format!("or correct {}.", library.include_var));
     }
 }
 
 fn check_library(library: &Library, dirs: &[PathBuf]) {
     let file = format!("lib{}.so", library.link);
     if !dirs.iter().any(|dir| dir.join(&file).exists()) {
-        let problem = format!(
-            "{} is set, but {file} is not in {}.",
-            library.lib_var,
-            list(dirs)
-        );
-        failure::missing(
-            &problem,
-            &library.packages,
-            &format!("or correct {}.", library.lib_var),
-        );
+        let problem = format!("{} is set, but {file} is not in {}.", library.lib_var, list(dirs));
+        failure::missing(&problem, &library.packages, &format!("or correct {}.", library.lib_var));
     }
 }
 
 fn list(dirs: &[PathBuf]) -> String {
-    dirs.iter()
-        .map(|dir| dir.display().to_string())
-        .collect::<Vec<_>>()
-        .join(" or ")
+    dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 /// The version in the `.pc` file of a library that was not found through pkg-config.
 fn version_beside(library: &Library, lib_dir: &Path) -> Option<String> {
-    let file = lib_dir
-        .join("pkgconfig")
-        .join(format!("{}.pc", library.pkg_config));
+    let file = lib_dir.join("pkgconfig").join(format!("{}.pc", library.pkg_config));
     let text = fs::read_to_string(file).ok()?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("Version:"))
-        .map(|version| version.trim().to_owned())
+    text.lines().find_map(|line| line.strip_prefix("Version:")).map(|version| version.trim().to_owned())
 }
 
 fn ask_pkg_config(library: &Library) -> pkg_config::Library {
     let mut config = pkg_config::Config::new();
     // The link lines come last, from us: they must follow the shims'.
-    let answer = config
-        .cargo_metadata(false)
-        .print_system_cflags(false)
-        .print_system_libs(false)
-        .probe(library.pkg_config);
-    let by_hand = format!(
-        "or set {} and {} to the folders where they are.",
-        library.include_var, library.lib_var
-    );
+    let answer =
+        config.cargo_metadata(false).print_system_cflags(false).print_system_libs(false).probe(library.pkg_config);
+    let by_hand = format!("or set {} and {} to the folders where they are.", library.include_var, library.lib_var);
     match answer {
         Ok(found) => found,
         Err(pkg_config::Error::Command { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-            let problem = format!(
-                "pkg-config is not installed, so {} cannot be found.",
-                library.pkg_config
-            );
+            let problem = format!("pkg-config is not installed, so {} cannot be found.", library.pkg_config);
             failure::missing(&problem, &failure::PKG_CONFIG, &by_hand)
         }
         Err(pkg_config::Error::CrossCompilation) => failure::stop(&format!(

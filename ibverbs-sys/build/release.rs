@@ -56,26 +56,16 @@ fn from_version(version: &str) -> Option<u32> {
 
 /// Without pkg-config, the newest release whose word the header has; what lies between two of them looks the same.
 fn from_header(installed: &Installed) -> u32 {
-    let folders = installed
-        .include_dirs
-        .iter()
-        .map(PathBuf::as_path)
-        .chain(USUAL_FOLDERS.map(Path::new));
+    let folders = installed.include_dirs.iter().map(PathBuf::as_path).chain(USUAL_FOLDERS.map(Path::new));
     let mut paths = folders.map(|folder| folder.join(installed.library.header));
-    let text = paths
-        .find_map(|path| fs::read_to_string(path).ok())
-        .unwrap_or_default();
+    let text = paths.find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let known = RELEASES.iter().rev().find(|(_, word)| text.contains(word));
     known.map_or(OLDEST, |(release, _)| *release)
 }
 
 impl Release {
     fn cfgs(&self) -> Vec<String> {
-        RELEASES
-            .iter()
-            .filter(|(release, _)| *release <= self.0)
-            .map(|(release, _)| cfg(*release))
-            .collect()
+        RELEASES.iter().filter(|(release, _)| *release <= self.0).map(|(release, _)| cfg(*release)).collect()
     }
 
     /// Declares every cfg and sets those that hold.
@@ -92,14 +82,8 @@ impl Release {
     pub(crate) fn print_metadata(&self, installed: &Installed) {
         println!("cargo::metadata=VERSION={}", self.0);
         println!("cargo::metadata=CFGS={}", self.cfgs().join(","));
-        println!(
-            "cargo::metadata=ALL_CFGS={}",
-            RELEASES.map(|(release, _)| cfg(release)).join(",")
-        );
-        println!(
-            "cargo::metadata=INCLUDE={}",
-            installed.joined_include_dirs()
-        );
+        println!("cargo::metadata=ALL_CFGS={}", RELEASES.map(|(release, _)| cfg(release)).join(","));
+        println!("cargo::metadata=INCLUDE={}", installed.joined_include_dirs());
     }
 }
 

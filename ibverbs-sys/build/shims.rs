@@ -28,8 +28,8 @@ pub(crate) fn compile(bound: &Bound, inline_functions: &Path, installed: &Instal
 
 fn own_files() -> Vec<std::path::PathBuf> {
     let folder = Path::new(&env::cargo("CARGO_MANIFEST_DIR")).join("shims");
-    let entries = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| failure::stop(&format!("{}: {error}", folder.display())));
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| failure::stop(&format!("{}: {error}", folder.display())));
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
     files.sort();

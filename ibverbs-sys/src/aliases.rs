@@ -6,11 +6,11 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::{
-    ib_uverbs_access_flags, ib_uverbs_advise_mr_advice, ib_uverbs_advise_mr_flag,
-    ib_uverbs_flow_action_esp, ib_uverbs_flow_action_esp_encap, ib_uverbs_flow_action_esp_flags,
-    ib_uverbs_flow_action_esp_keymat, ib_uverbs_flow_action_esp_keymat_aes_gcm,
-    ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo, ib_uverbs_flow_action_esp_replay,
-    ib_uverbs_flow_action_esp_replay_bmp, ib_uverbs_query_port_flags, ibv_access_flags,
+    ib_uverbs_access_flags, ib_uverbs_advise_mr_advice, ib_uverbs_advise_mr_flag, ib_uverbs_flow_action_esp,
+    ib_uverbs_flow_action_esp_encap, ib_uverbs_flow_action_esp_flags, ib_uverbs_flow_action_esp_keymat,
+    ib_uverbs_flow_action_esp_keymat_aes_gcm, ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo,
+    ib_uverbs_flow_action_esp_replay, ib_uverbs_flow_action_esp_replay_bmp, ib_uverbs_query_port_flags,
+    ibv_access_flags,
 };
 
 /// `abi_compat` of every context that has a `verbs_context` around it.
@@ -23,8 +23,7 @@ pub const IBV_ALLOCATOR_USE_DEFAULT: *mut c_void = ptr::without_provenance_mut(u
 pub const IBV_ACCESS_OPTIONAL_FIRST: u32 = ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
 
 /// All the access flags that a device may ignore.
-pub const IBV_ACCESS_OPTIONAL_RANGE: u32 =
-    ib_uverbs_access_flags::IB_UVERBS_ACCESS_OPTIONAL_RANGE.0;
+pub const IBV_ACCESS_OPTIONAL_RANGE: u32 = ib_uverbs_access_flags::IB_UVERBS_ACCESS_OPTIONAL_RANGE.0;
 
 macro_rules! types {
     ($($alias:ident = $name:ident;)*) => {$(

@@ -41,10 +41,7 @@ mod tests {
 
     #[test]
     fn each_operation_has_its_name_and_other_values_are_unknown() {
-        assert_eq!(
-            name(ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM),
-            c"rdma-write-with-imm"
-        );
+        assert_eq!(name(ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM), c"rdma-write-with-imm");
         assert_eq!(name(ibv_wr_opcode::IBV_WR_TSO), c"tso");
         assert_eq!(name(ibv_wr_opcode::IBV_WR_ATOMIC_WRITE), c"atomic-write");
         for unknown in [12, 13, 16, u32::MAX] {

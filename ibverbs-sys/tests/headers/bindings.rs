@@ -58,39 +58,21 @@ impl Bindings {
         bindings
     }
 
-    fn add(
-        &mut self,
-        item: &Item,
-        layout: &Numbers,
-        members: &BTreeMap<String, Vec<(String, i128)>>,
-    ) {
+    fn add(&mut self, item: &Item, layout: &Numbers, members: &BTreeMap<String, Vec<(String, i128)>>) {
         match item {
             Item::Struct(item) => match &item.fields {
                 Fields::Unnamed(fields) => {
                     let name = item.ident.to_string();
                     let members = members.get(&name).cloned().unwrap_or_default();
-                    self.enumerations.push(Enumeration {
-                        name,
-                        integer: fields.unnamed[0].ty.clone(),
-                        members,
-                    });
+                    self.enumerations.push(Enumeration { name, integer: fields.unnamed[0].ty.clone(), members });
                 }
                 fields => self.add_record(item.ident.to_string(), fields, layout),
             },
-            Item::Union(item) => self.add_record(
-                item.ident.to_string(),
-                &Fields::Named(item.fields.clone()),
-                layout,
-            ),
+            Item::Union(item) => self.add_record(item.ident.to_string(), &Fields::Named(item.fields.clone()), layout),
             Item::Const(item) if item.ident != "_" => {
-                self.constants.push((
-                    item.ident.to_string(),
-                    number(&item.expr).expect("a constant is a number"),
-                ));
+                self.constants.push((item.ident.to_string(), number(&item.expr).expect("a constant is a number")));
             }
-            Item::Type(item) => self
-                .aliases
-                .push((item.ident.to_string(), (*item.ty).clone())),
+            Item::Type(item) => self.aliases.push((item.ident.to_string(), (*item.ty).clone())),
             Item::ForeignMod(item) => self.functions.extend(item.items.iter().map(function)),
             _ => (),
         }
@@ -99,10 +81,9 @@ impl Bindings {
     fn add_record(&mut self, name: String, fields: &Fields, layout: &Numbers) {
         let Some(&size) = layout.get(&format!("Size of {name}")) else {
             assert!(
-                fields.iter().all(|field| field
-                    .ident
-                    .as_ref()
-                    .is_some_and(|name| name == "_unused" || name == "_address")),
+                fields
+                    .iter()
+                    .all(|field| field.ident.as_ref().is_some_and(|name| name == "_unused" || name == "_address")),
                 "{name}"
             );
             self.opaque.push(name);
@@ -110,53 +91,24 @@ impl Bindings {
         };
         let align = layout[&format!("Alignment of {name}")];
         let fields = fields.iter().map(|field| {
-            let field_name = field
-                .ident
-                .as_ref()
-                .expect("a field of a struct has a name")
-                .to_string();
-            let offset = layout
-                .get(&format!("Offset of field: {name}::{field_name}"))
-                .copied();
-            Field {
-                name: field_name,
-                ty: field.ty.clone(),
-                offset,
-            }
+            let field_name = field.ident.as_ref().expect("a field of a struct has a name").to_string();
+            let offset = layout.get(&format!("Offset of field: {name}::{field_name}")).copied();
+            Field { name: field_name, ty: field.ty.clone(), offset }
         });
         let fields = fields.collect();
-        self.records.push(Record {
-            name,
-            size,
-            align,
-            fields,
-        });
+        self.records.push(Record { name, size, align, fields });
     }
 
     /// Every name that a Rust program can use.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let records = self.records.iter().map(|record| &record.name);
-        let enumerations = self
-            .enumerations
-            .iter()
-            .map(|enumeration| &enumeration.name);
-        let members = self
-            .enumerations
-            .iter()
-            .flat_map(|enumeration| &enumeration.members)
-            .map(|(name, _)| name);
+        let enumerations = self.enumerations.iter().map(|enumeration| &enumeration.name);
+        let members = self.enumerations.iter().flat_map(|enumeration| &enumeration.members).map(|(name, _)| name);
         let constants = self.constants.iter().map(|(name, _)| name);
         let aliases = self.aliases.iter().map(|(name, _)| name);
         let functions = self.functions.iter().map(|function| &function.name);
-        let types = records
-            .chain(&self.opaque)
-            .chain(enumerations)
-            .chain(aliases);
-        types
-            .chain(members)
-            .chain(constants)
-            .chain(functions)
-            .map(String::as_str)
+        let types = records.chain(&self.opaque).chain(enumerations).chain(aliases);
+        types.chain(members).chain(constants).chain(functions).map(String::as_str)
     }
 }
 
@@ -203,10 +155,7 @@ fn members(items: &[Item]) -> BTreeMap<String, Vec<(String, i128)>> {
         for item in &item.items {
             if let ImplItem::Const(item) = item {
                 let value = number(&item.expr).expect("a member is a number");
-                members
-                    .entry(name.clone())
-                    .or_default()
-                    .push((item.ident.to_string(), value));
+                members.entry(name.clone()).or_default().push((item.ident.to_string(), value));
             }
         }
     }
@@ -214,27 +163,13 @@ fn members(items: &[Item]) -> BTreeMap<String, Vec<(String, i128)>> {
 }
 
 fn function(item: &ForeignItem) -> Function {
-    let ForeignItem::Fn(item) = item else {
-        panic!("the libraries export functions only")
-    };
-    let link_name = item
-        .attrs
-        .iter()
-        .find(|attribute| attribute.path().is_ident("link_name"))
-        .map(|attribute| {
-            let value = &attribute
-                .meta
-                .require_name_value()
-                .expect("link_name has a value")
-                .value;
-            let Expr::Lit(value) = value else {
-                panic!("link_name is a literal")
-            };
-            let Lit::Str(value) = &value.lit else {
-                panic!("link_name is a string")
-            };
-            value.value()
-        });
+    let ForeignItem::Fn(item) = item else { panic!("the libraries export functions only") };
+    let link_name = item.attrs.iter().find(|attribute| attribute.path().is_ident("link_name")).map(|attribute| {
+        let value = &attribute.meta.require_name_value().expect("link_name has a value").value;
+        let Expr::Lit(value) = value else { panic!("link_name is a literal") };
+        let Lit::Str(value) = &value.lit else { panic!("link_name is a string") };
+        value.value()
+    });
     let arguments = item.sig.inputs.iter().map(|argument| match argument {
         FnArg::Typed(argument) => (*argument.ty).clone(),
         FnArg::Receiver(_) => panic!("a C function has no receiver"),
@@ -262,9 +197,7 @@ pub(crate) fn number(expression: &Expr) -> Option<i128> {
             Lit::Int(literal) => literal.base10_parse().ok(),
             _ => None,
         },
-        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => {
-            number(&unary.expr).map(|number| -number)
-        }
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => number(&unary.expr).map(|number| -number),
         Expr::Call(call) => call.args.first().and_then(number),
         _ => None,
     }
@@ -272,8 +205,5 @@ pub(crate) fn number(expression: &Expr) -> Option<i128> {
 
 pub(crate) fn last_segment(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
-    path.path
-        .segments
-        .last()
-        .map(|segment| segment.ident.to_string())
+    path.path.segments.last().map(|segment| segment.ident.to_string())
 }

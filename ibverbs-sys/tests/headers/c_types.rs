@@ -28,58 +28,31 @@ fn declaration(ty: &Type, qualifier: &str, declarator: &str, headers: &Headers) 
                 PointerMutability::Const(_) => "const ",
                 PointerMutability::Mut(_) => "",
             };
-            declaration(
-                &pointer.elem,
-                pointee,
-                &format!("*{qualifier}{declarator}"),
-                headers,
-            )
+            declaration(&pointer.elem, pointee, &format!("*{qualifier}{declarator}"), headers)
         }
         Type::Array(array) => {
             let length = number(&array.len).expect("the length of an array is a number");
-            declaration(
-                &array.elem,
-                qualifier,
-                &format!("{declarator}[{length}]"),
-                headers,
-            )
+            declaration(&array.elem, qualifier, &format!("{declarator}[{length}]"), headers)
         }
         Type::Path(path) => {
             let last = path.path.segments.last().expect("a path has a segment");
             if last.ident == "Option" {
-                let PathArguments::AngleBracketed(inner) = &last.arguments else {
-                    panic!("Option has an argument")
-                };
+                let PathArguments::AngleBracketed(inner) = &last.arguments else { panic!("Option has an argument") };
                 let Some(GenericArgument::Type(Type::FnPtr(pointer))) = inner.args.first() else {
                     panic!("an Option in the bindings is a function pointer")
                 };
                 return function_pointer(pointer, declarator, headers);
             }
-            format!(
-                "{qualifier}{} {declarator}",
-                name(&last.ident.to_string(), headers)
-            )
-            .trim_end()
-            .to_owned()
+            format!("{qualifier}{} {declarator}", name(&last.ident.to_string(), headers)).trim_end().to_owned()
         }
         _ => panic!("a type that the bindings should not have"),
     }
 }
 
 fn function_pointer(pointer: &TypeFnPtr, declarator: &str, headers: &Headers) -> String {
-    let arguments: Vec<Type> = pointer
-        .inputs
-        .iter()
-        .map(|argument| argument.ty.clone())
-        .collect();
+    let arguments: Vec<Type> = pointer.inputs.iter().map(|argument| argument.ty.clone()).collect();
     let returns = returned(&pointer.output);
-    function(
-        &arguments,
-        pointer.variadic.is_some(),
-        returns.as_ref(),
-        &format!("(*{declarator})"),
-        headers,
-    )
+    function(&arguments, pointer.variadic.is_some(), returns.as_ref(), &format!("(*{declarator})"), headers)
 }
 
 fn function(
@@ -89,10 +62,7 @@ fn function(
     declarator: &str,
     headers: &Headers,
 ) -> String {
-    let mut list: Vec<String> = arguments
-        .iter()
-        .map(|argument| c_type(argument, headers))
-        .collect();
+    let mut list: Vec<String> = arguments.iter().map(|argument| c_type(argument, headers)).collect();
     if is_variadic {
         list.push("...".to_owned());
     } else if list.is_empty() {

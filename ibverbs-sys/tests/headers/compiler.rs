@@ -34,9 +34,7 @@ impl Headers {
     pub(crate) fn read(file: &str, include_dirs: &str, bound: &[&str]) -> Self {
         let mut headers = Self {
             file: PathBuf::from(file),
-            include_dirs: env::split_paths(include_dirs)
-                .filter(|dir| !dir.as_os_str().is_empty())
-                .collect(),
+            include_dirs: env::split_paths(include_dirs).filter(|dir| !dir.as_os_str().is_empty()).collect(),
             tags: BTreeMap::new(),
             declared: Declared::default(),
         };
@@ -49,55 +47,32 @@ impl Headers {
     fn command(&self) -> Command {
         let mut command = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
         command.args(["-std=gnu11", "-xc"]);
-        command.args(
-            self.include_dirs
-                .iter()
-                .flat_map(|dir| [Path::new("-I"), dir]),
-        );
+        command.args(self.include_dirs.iter().flat_map(|dir| [Path::new("-I"), dir]));
         command
     }
 
     /// The assertions among `lines` that the C compiler finds false, by their message.
     pub(crate) fn false_assertions(&self, lines: &[String]) -> Vec<String> {
         let file = scratch_file("c");
-        let source = format!(
-            "#include \"{}\"\n{}\n",
-            self.file.display(),
-            lines.join("\n")
-        );
+        let source = format!("#include \"{}\"\n{}\n", self.file.display(), lines.join("\n"));
         fs::write(&file, source).expect("the probe can be written");
-        let output = run(self
-            .command()
-            .args(["-fsyntax-only", "-fmax-errors=0"])
-            .arg(&file));
+        let output = run(self.command().args(["-fsyntax-only", "-fmax-errors=0"]).arg(&file));
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-        let errors: Vec<&str> = messages
-            .lines()
-            .filter(|line| line.contains(" error: "))
-            .collect();
-        let quoted = errors
-            .iter()
-            .map(|line| line.split_once("static assertion failed: "));
-        let found: Option<Vec<String>> = quoted
-            .map(|pair| pair.map(|(_, text)| text.replace('"', "")))
-            .collect();
+        let errors: Vec<&str> = messages.lines().filter(|line| line.contains(" error: ")).collect();
+        let quoted = errors.iter().map(|line| line.split_once("static assertion failed: "));
+        let found: Option<Vec<String>> = quoted.map(|pair| pair.map(|(_, text)| text.replace('"', ""))).collect();
         match found {
             Some(found) if found.is_empty() == output.status.success() => {
                 fs::remove_file(&file).expect("the probe can be removed");
                 found
             }
-            _ => panic!(
-                "the C compiler does not understand {}:\n{messages}",
-                file.display()
-            ),
+            _ => panic!("the C compiler does not understand {}:\n{messages}", file.display()),
         }
     }
 
     /// The C spelling of a type's name: with its keyword, if it needs one.
     pub(crate) fn tagged(&self, name: &str) -> String {
-        self.tags
-            .get(name)
-            .map_or_else(|| name.to_owned(), |keyword| format!("{keyword} {name}"))
+        self.tags.get(name).map_or_else(|| name.to_owned(), |keyword| format!("{keyword} {name}"))
     }
 
     fn read_names(&mut self, is_bound: impl Fn(&str) -> bool) {
@@ -122,10 +97,7 @@ impl Headers {
 
     fn read_tags(&mut self, code: &[(bool, String)]) {
         for (at, (bound, token)) in code.iter().enumerate() {
-            let Some(keyword) = ["struct", "union", "enum"]
-                .into_iter()
-                .find(|keyword| keyword == token)
-            else {
+            let Some(keyword) = ["struct", "union", "enum"].into_iter().find(|keyword| keyword == token) else {
                 continue;
             };
             let Some((_, name)) = code.get(at + 1) else {
@@ -148,39 +120,17 @@ impl Headers {
     /// The compiler's own list: `/* PATH:LINE:NC */ extern int name (...);`
     fn read_functions(&mut self, is_bound: impl Fn(&str) -> bool) {
         let list = scratch_file("txt");
-        let output = run(self
-            .command()
-            .arg("-fsyntax-only")
-            .arg("-aux-info")
-            .arg(&list)
-            .arg(&self.file));
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        for line in fs::read_to_string(&list)
-            .expect("the compiler wrote its list")
-            .lines()
-        {
-            let Some((place, declaration)) = line
-                .strip_prefix("/* ")
-                .and_then(|line| line.split_once(" */ "))
-            else {
+        let output = run(self.command().arg("-fsyntax-only").arg("-aux-info").arg(&list).arg(&self.file));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for line in fs::read_to_string(&list).expect("the compiler wrote its list").lines() {
+            let Some((place, declaration)) = line.strip_prefix("/* ").and_then(|line| line.split_once(" */ ")) else {
                 continue;
             };
             let path = place.split(':').next().unwrap_or_default();
             if is_bound(path) {
-                let (before, _) = declaration
-                    .split_once(" (")
-                    .expect("a function has arguments");
-                let name = before
-                    .rsplit([' ', '*'])
-                    .next()
-                    .expect("a function has a name");
-                self.declared
-                    .functions
-                    .insert(name.to_owned(), place.to_owned());
+                let (before, _) = declaration.split_once(" (").expect("a function has arguments");
+                let name = before.rsplit([' ', '*']).next().expect("a function has a name");
+                self.declared.functions.insert(name.to_owned(), place.to_owned());
             }
         }
         fs::remove_file(list).expect("the list can be removed");
@@ -190,9 +140,8 @@ impl Headers {
 impl Declared {
     /// `NAME VALUE` or `NAME(ARGUMENTS) VALUE`.
     fn add_macro(&mut self, definition: &str) {
-        let end = definition
-            .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
-            .unwrap_or(definition.len());
+        let end =
+            definition.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(definition.len());
         let (name, rest) = definition.split_at(end);
         if rest.starts_with('(') {
             self.function_macros.insert(name.to_owned());
@@ -227,11 +176,8 @@ fn tokens(line: &str) -> impl Iterator<Item = String> {
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-        let end = if is_word(first) {
-            rest.find(|letter| !is_word(letter)).unwrap_or(rest.len())
-        } else {
-            first.len_utf8()
-        };
+        let end =
+            if is_word(first) { rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (token, after) = rest.split_at(end);
         rest = after.trim_start();
         Some(token.to_owned())
@@ -239,19 +185,12 @@ fn tokens(line: &str) -> impl Iterator<Item = String> {
 }
 
 fn run(command: &mut Command) -> Output {
-    command
-        .env("LC_ALL", "C")
-        .output()
-        .expect("the C compiler runs: the tests need `cc`, which is gcc's")
+    command.env("LC_ALL", "C").output().expect("the C compiler runs: the tests need `cc`, which is gcc's")
 }
 
 fn scratch_file(extension: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(
-        "{}-{}-{count}.{extension}",
-        env!("CARGO_PKG_NAME"),
-        std::process::id()
-    );
+    let name = format!("{}-{}-{count}.{extension}", env!("CARGO_PKG_NAME"), std::process::id());
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }

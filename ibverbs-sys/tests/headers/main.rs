@@ -86,14 +86,8 @@ fn hand_written_constants() -> Vec<(&'static str, i128)> {
 /// Constants that are pointers in C.
 fn hand_written_pointers() -> Vec<(&'static str, i128)> {
     vec![
-        (
-            "__VERBS_ABI_IS_EXTENDED",
-            ffi::__VERBS_ABI_IS_EXTENDED.addr() as i128,
-        ),
-        (
-            "IBV_ALLOCATOR_USE_DEFAULT",
-            ffi::IBV_ALLOCATOR_USE_DEFAULT.addr() as i128,
-        ),
+        ("__VERBS_ABI_IS_EXTENDED", ffi::__VERBS_ABI_IS_EXTENDED.addr() as i128),
+        ("IBV_ALLOCATOR_USE_DEFAULT", ffi::IBV_ALLOCATOR_USE_DEFAULT.addr() as i128),
     ]
 }
 
@@ -137,15 +131,9 @@ fn each_enum_has_the_integer_and_the_values_the_c_compiler_gives_it() {
 fn each_constant_has_the_value_the_c_compiler_gives_it() {
     let mut lines = agreement::of_constants(&bindings());
     assert!(lines.len() > 20, "{}", lines.len());
-    lines.extend(
-        hand_written_constants()
-            .into_iter()
-            .map(|(name, value)| agreement::of_value(name, value)),
-    );
+    lines.extend(hand_written_constants().into_iter().map(|(name, value)| agreement::of_value(name, value)));
     let pointers = hand_written_pointers().into_iter();
-    lines.extend(
-        pointers.map(|(name, value)| agreement::of_value(&format!("(uintptr_t)({name})"), value)),
-    );
+    lines.extend(pointers.map(|(name, value)| agreement::of_value(&format!("(uintptr_t)({name})"), value)));
     assert_eq!(headers().false_assertions(&lines), [""; 0]);
 }
 
@@ -156,9 +144,7 @@ fn each_other_name_of_a_type_is_the_c_compilers() {
     let by_hand = hand_written_types().into_iter();
     // A name that is a macro needs the keyword of what it stands for.
     lines.extend(by_hand.map(|(name, size)| {
-        let c = headers
-            .tagged(&name.replacen("ibv_", "ib_uverbs_", 1))
-            .replacen("ib_uverbs_", "ibv_", 1);
+        let c = headers.tagged(&name.replacen("ibv_", "ib_uverbs_", 1)).replacen("ib_uverbs_", "ibv_", 1);
         format!("_Static_assert(sizeof({c}) == {size}, \"{name}\");")
     }));
     assert_eq!(headers.false_assertions(&lines), [""; 0]);
@@ -171,10 +157,7 @@ fn each_function_has_the_arguments_and_the_result_the_c_compiler_gives_it() {
     assert!(functions.len() > 150, "{}", functions.len());
     let mut lines = agreement::of_functions(&functions, &headers);
     for function in hand_written_functions() {
-        let symbol = function
-            .link_name
-            .clone()
-            .expect("a hand-written function is a shim");
+        let symbol = function.link_name.clone().expect("a hand-written function is a shim");
         lines.push(agreement::of_function(&symbol, &function, &headers));
     }
     assert_eq!(headers.false_assertions(&lines), [""; 0]);
@@ -190,12 +173,7 @@ fn a_wrong_claim_is_found() {
             .to_owned(),
         agreement::of_value("IBV_WC_SUCCESS", 0),
     ];
-    let expected = [
-        "size",
-        "IBV_WC_SUCCESS is 1",
-        "IBV_NODE_UNKNOWN is 18446744073709551615",
-        "type",
-    ];
+    let expected = ["size", "IBV_WC_SUCCESS is 1", "IBV_NODE_UNKNOWN is 18446744073709551615", "type"];
     assert_eq!(headers().false_assertions(&wrong), expected);
 }
 
@@ -206,14 +184,8 @@ const EXCEPTIONS: Exceptions = Exceptions {
     functions: &[],
     types: &[],
     macros: &[
-        (
-            "RDMA_UAPI_PTR",
-            "declares a member, for the header's own use",
-        ),
-        (
-            "IBV_OPCODE",
-            "makes an enumerator of two names, and every enumerator is bound",
-        ),
+        ("RDMA_UAPI_PTR", "declares a member, for the header's own use"),
+        ("IBV_OPCODE", "makes an enumerator of two names, and every enumerator is bound"),
         ("__attribute_const", "an attribute for the compiler"),
     ],
 };
@@ -229,40 +201,19 @@ fn each_public_function_type_constant_and_macro_is_bound() {
     bound.extend(hand_written_types().iter().map(|(name, _)| *name));
     bound.extend(OTHERS);
     let headers = headers();
-    assert!(
-        headers.declared.functions.len() >= 160,
-        "{}",
-        headers.declared.functions.len()
-    );
-    assert!(
-        headers.declared.types.len() >= 140,
-        "{}",
-        headers.declared.types.len()
-    );
-    assert!(
-        headers.declared.enumerators.len() >= 500,
-        "{}",
-        headers.declared.enumerators.len()
-    );
-    assert_eq!(
-        coverage::missing(&headers.declared, &bound, &EXCEPTIONS),
-        [""; 0]
-    );
+    assert!(headers.declared.functions.len() >= 160, "{}", headers.declared.functions.len());
+    assert!(headers.declared.types.len() >= 140, "{}", headers.declared.types.len());
+    assert!(headers.declared.enumerators.len() >= 500, "{}", headers.declared.enumerators.len());
+    assert_eq!(coverage::missing(&headers.declared, &bound, &EXCEPTIONS), [""; 0]);
 }
 
 #[test]
 fn each_function_that_is_no_shim_is_exported_under_a_public_version() {
-    let function: unsafe extern "C" fn(*mut std::ffi::c_int) -> *mut *mut ffi::ibv_device =
-        ffi::ibv_get_device_list;
+    let function: unsafe extern "C" fn(*mut std::ffi::c_int) -> *mut *mut ffi::ibv_device = ffi::ibv_get_device_list;
     let exported = symbols::exported_beside(function as *const std::ffi::c_void, "IBVERBS_1.");
     let bindings = bindings();
-    let plain = bindings
-        .functions
-        .iter()
-        .filter(|function| function.link_name.is_none());
-    let missing: Vec<_> = plain
-        .filter(|function| !exported.contains(&function.name))
-        .map(|function| &function.name)
-        .collect();
+    let plain = bindings.functions.iter().filter(|function| function.link_name.is_none());
+    let missing: Vec<_> =
+        plain.filter(|function| !exported.contains(&function.name)).map(|function| &function.name).collect();
     assert_eq!(missing, [""; 0]);
 }
