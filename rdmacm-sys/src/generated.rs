@@ -16,8 +16,8 @@
 
 #[allow(unused_imports)]
 use libc::{
-    fd_set, in6_addr, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, sockaddr_in, sockaddr_in6,
-    sockaddr_storage, socklen_t, timeval,
+    fd_set, in6_addr, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
+    socklen_t, timeval,
 };
 
 use ibverbs_sys::*;

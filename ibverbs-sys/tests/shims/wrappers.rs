@@ -137,7 +137,7 @@ fn registering_memory_passes_every_access_flag_to_the_newest_function() {
     let plain = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
     let optional = plain | ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
     for access in [plain, optional] {
-        let flags = access.cast_signed();
+        let flags = access as std::ffi::c_int;
         // SAFETY: the library's functions are ours, which follow no pointer.
         let regions = unsafe {
             [
@@ -278,15 +278,16 @@ fn a_work_queue_gets_its_lock_and_its_context_from_the_shim() {
 fn posting_tag_operations_without_the_operation_points_at_the_first() {
     let w = World::new();
     let operation: *mut ibv_ops_wr = pointer(8);
-    let mut bad = pointer(0);
+    let mut first_bad = pointer(0);
+    let bad = &raw mut first_bad;
     answer_with(ANSWER);
     // SAFETY: the objects live to the end of the test, and the recording function follows no pointer.
     unsafe {
-        assert_eq!(ffi::ibv_post_srq_ops(w.srq, operation, &raw mut bad), EOPNOTSUPP);
-        assert_eq!((bad, calls()), (operation, vec![]));
+        assert_eq!(ffi::ibv_post_srq_ops(w.srq, operation, bad), EOPNOTSUPP);
+        assert_eq!((*bad, calls()), (operation, vec![]));
 
         (*w.verbs).post_srq_ops = Some(operation::three);
-        assert_eq!(bits(ffi::ibv_post_srq_ops(w.srq, operation, &raw mut bad)), ANSWER);
-        assert_eq!(calls(), [("operation", vec![bits(w.srq), 8, bits(&raw mut bad)])]);
+        assert_eq!(bits(ffi::ibv_post_srq_ops(w.srq, operation, bad)), ANSWER);
+        assert_eq!(calls(), [("operation", vec![bits(w.srq), 8, bits(bad)])]);
     }
 }

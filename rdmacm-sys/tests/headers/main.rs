@@ -25,25 +25,14 @@ fn headers() -> Headers {
     Headers::read(
         concat!(env!("CARGO_MANIFEST_DIR"), "/shims/headers.h"),
         env!("RDMACM_SYS_INCLUDE_DIRS"),
-        &[
-            "/rdma/rdma_cma.h",
-            "/rdma/rdma_verbs.h",
-            "/rdma/rsocket.h",
-            "/infiniband/ib.h",
-        ],
+        &["/rdma/rdma_cma.h", "/rdma/rdma_verbs.h", "/rdma/rsocket.h", "/infiniband/ib.h"],
     )
 }
 
 fn unnamed() -> Unnamed {
     Unnamed::from([
-        (
-            "rdma_addr.__bindgen_anon_1",
-            offset_of!(ffi::rdma_addr, __bindgen_anon_1),
-        ),
-        (
-            "rdma_addr.__bindgen_anon_2",
-            offset_of!(ffi::rdma_addr, __bindgen_anon_2),
-        ),
+        ("rdma_addr.__bindgen_anon_1", offset_of!(ffi::rdma_addr, __bindgen_anon_1)),
+        ("rdma_addr.__bindgen_anon_2", offset_of!(ffi::rdma_addr, __bindgen_anon_2)),
     ])
 }
 
@@ -90,14 +79,8 @@ const EXCEPTIONS: Exceptions = Exceptions {
         ("sib_addr32", "a member's short name: `ib_u.uib_addr32`"),
         ("sib_addr64", "a member's short name: `ib_u.uib_addr64`"),
         ("sib_raw", "a member's short name: `ib_u.uib_addr8`"),
-        (
-            "sib_subnet_prefix",
-            "a member's short name: `ib_u.uib_addr64[0]`",
-        ),
-        (
-            "sib_interface_id",
-            "a member's short name: `ib_u.uib_addr64[1]`",
-        ),
+        ("sib_subnet_prefix", "a member's short name: `ib_u.uib_addr64[0]`"),
+        ("sib_interface_id", "a member's short name: `ib_u.uib_addr64[1]`"),
     ],
 };
 
@@ -106,30 +89,17 @@ fn each_public_function_type_constant_and_macro_is_bound() {
     let bindings = bindings();
     let bound: Vec<&str> = bindings.names().collect();
     let headers = headers();
-    assert!(
-        headers.declared.functions.len() >= 85,
-        "{}",
-        headers.declared.functions.len()
-    );
-    assert_eq!(
-        coverage::missing(&headers.declared, &bound, &EXCEPTIONS),
-        [""; 0]
-    );
+    assert!(headers.declared.functions.len() >= 85, "{}", headers.declared.functions.len());
+    assert_eq!(coverage::missing(&headers.declared, &bound, &EXCEPTIONS), [""; 0]);
 }
 
 #[test]
 fn each_function_that_is_no_shim_is_exported_under_a_public_version() {
-    let function: unsafe extern "C" fn() -> *mut ffi::rdma_event_channel =
-        ffi::rdma_create_event_channel;
+    let function: unsafe extern "C" fn() -> *mut ffi::rdma_event_channel = ffi::rdma_create_event_channel;
     let exported = symbols::exported_beside(function as *const std::ffi::c_void, "RDMACM_1.");
     let bindings = bindings();
-    let plain = bindings
-        .functions
-        .iter()
-        .filter(|function| function.link_name.is_none());
-    let missing: Vec<_> = plain
-        .filter(|function| !exported.contains(&function.name))
-        .map(|function| &function.name)
-        .collect();
+    let plain = bindings.functions.iter().filter(|function| function.link_name.is_none());
+    let missing: Vec<_> =
+        plain.filter(|function| !exported.contains(&function.name)).map(|function| &function.name).collect();
     assert_eq!(missing, [""; 0]);
 }
