@@ -17,6 +17,8 @@ pub(crate) struct Library {
     /// The variables that say where header and library are.
     pub(crate) include_var: &'static str,
     pub(crate) lib_var: &'static str,
+    /// The same two of a library that may be in the same folders.
+    pub(crate) sibling_vars: Option<[&'static str; 2]>,
     pub(crate) packages: Packages,
 }
 
@@ -29,6 +31,13 @@ pub(crate) struct Installed {
     pub(crate) lib_dirs: Vec<PathBuf>,
     /// pkg-config's version, where one belongs to the header.
     pub(crate) version: Option<String>,
+}
+
+impl Library {
+    /// The file that the linker looks for.
+    fn file(&self) -> String {
+        format!("lib{}.so", self.link)
+    }
 }
 
 impl Installed {
@@ -55,8 +64,9 @@ impl Installed {
 /// Finds `library`, or ends the build.
 pub(crate) fn find(library: &'static Library) -> Installed {
     refuse_static(library);
-    let include_dirs = env::paths(library.include_var);
-    let lib_dirs = env::paths(library.lib_var);
+    let [include_sibling, lib_sibling] = library.sibling_vars.map_or([None; 2], |vars| vars.map(Some));
+    let include_dirs = given(library.include_var, include_sibling, library.header);
+    let lib_dirs = given(library.lib_var, lib_sibling, &library.file());
     let header_is_given = !include_dirs.is_empty();
     let library_is_given = !lib_dirs.is_empty();
     if header_is_given {
@@ -81,6 +91,20 @@ pub(crate) fn find(library: &'static Library) -> Installed {
     installed
 }
 
+/// The folders that the environment gives: in the library's own variable, or in its sibling's if `file` is there.
+fn given(own: &str, sibling: Option<&str>, file: &str) -> Vec<PathBuf> {
+    let dirs = env::paths(own);
+    if !dirs.is_empty() {
+        return dirs;
+    }
+    let dirs = sibling.map(env::paths).unwrap_or_default();
+    if has(&dirs, file) { dirs } else { Vec::new() }
+}
+
+fn has(dirs: &[PathBuf], file: &str) -> bool {
+    dirs.iter().any(|dir| dir.join(file).is_file())
+}
+
 fn refuse_static(library: &Library) {
     let features = env::cargo("CARGO_CFG_TARGET_FEATURE");
     if features.split(',').any(|feature| feature == "crt-static") {
@@ -96,15 +120,15 @@ fn refuse_static(library: &Library) {
 }
 
 fn check_header(library: &Library, dirs: &[PathBuf]) {
-    if !dirs.iter().any(|dir| dir.join(library.header).is_file()) {
+    if !has(dirs, library.header) {
         let problem = format!("{} is set, but {} is not in {}.", library.include_var, library.header, list(dirs));
         failure::missing(&problem, &library.packages, &format!("or correct {}.", library.include_var));
     }
 }
 
 fn check_library(library: &Library, dirs: &[PathBuf]) {
-    let file = format!("lib{}.so", library.link);
-    if !dirs.iter().any(|dir| dir.join(&file).exists()) {
+    let file = library.file();
+    if !has(dirs, &file) {
         let problem = format!("{} is set, but {file} is not in {}.", library.lib_var, list(dirs));
         failure::missing(&problem, &library.packages, &format!("or correct {}.", library.lib_var));
     }

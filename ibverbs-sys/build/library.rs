@@ -10,6 +10,7 @@ pub(crate) const IBVERBS: Library = Library {
     header: "infiniband/verbs.h",
     include_var: "IBVERBS_INCLUDE_DIR",
     lib_var: "IBVERBS_LIB_DIR",
+    sibling_vars: None,
     packages: Packages {
         apt: "libibverbs-dev",
         dnf: "rdma-core-devel",

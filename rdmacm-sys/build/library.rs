@@ -10,6 +10,8 @@ pub(crate) const RDMACM: Library = Library {
     header: "rdma/rdma_cma.h",
     include_var: "RDMACM_INCLUDE_DIR",
     lib_var: "RDMACM_LIB_DIR",
+    // Both libraries are parts of rdma-core, so who has one of his own has the other beside it.
+    sibling_vars: Some(["IBVERBS_INCLUDE_DIR", "IBVERBS_LIB_DIR"]),
     packages: Packages { apt: "librdmacm-dev", dnf: "rdma-core-devel", pacman: "rdma-core", zypper: "rdma-core-devel" },
 };
 
