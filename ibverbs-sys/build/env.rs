@@ -24,6 +24,11 @@ pub(crate) fn paths(name: &str) -> Vec<PathBuf> {
     var(name).map(|value| env::split_paths(&value).collect()).unwrap_or_default()
 }
 
+/// Paths in the form of `PATH`.
+pub(crate) fn joined(paths: &[PathBuf]) -> String {
+    env::join_paths(paths).unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The value of a variable of pkg-config, which may be set for one target only.
 pub(crate) fn for_target(name: &str) -> Option<String> {
     let target = cargo("TARGET");

@@ -49,15 +49,10 @@ impl Installed {
         println!("cargo::rustc-link-lib=dylib={}", self.library.link);
     }
 
-    /// The folders in the form of `PATH`.
-    pub(crate) fn joined_include_dirs(&self) -> String {
-        let joined = std::env::join_paths(&self.include_dirs).unwrap_or_default();
-        joined.to_string_lossy().into_owned()
-    }
-
-    /// Lets the tests ask the C compiler about the same headers.
-    pub(crate) fn print_for_tests(&self, variable: &str) {
-        println!("cargo::rustc-env={variable}={}", self.joined_include_dirs());
+    /// Lets the tests ask about the same headers and the same library.
+    pub(crate) fn print_for_tests(&self, prefix: &str) {
+        println!("cargo::rustc-env={prefix}_INCLUDE_DIRS={}", env::joined(&self.include_dirs));
+        println!("cargo::rustc-env={prefix}_LIB_DIRS={}", env::joined(&self.lib_dirs));
     }
 }
 

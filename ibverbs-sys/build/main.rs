@@ -19,5 +19,5 @@ fn main() {
     // After the shims, which call into the library: a linker with --as-needed drops a library that nothing before it needs.
     installed.print_link_lines();
     release.print_metadata(&installed);
-    installed.print_for_tests("IBVERBS_SYS_INCLUDE_DIRS");
+    installed.print_for_tests("IBVERBS_SYS");
 }

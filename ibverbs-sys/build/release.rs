@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::env;
 use crate::find::Installed;
 
 /// The releases that added something to the header, each with a word that only it and later ones have.
@@ -83,7 +84,7 @@ impl Release {
         println!("cargo::metadata=VERSION={}", self.0);
         println!("cargo::metadata=CFGS={}", self.cfgs().join(","));
         println!("cargo::metadata=ALL_CFGS={}", RELEASES.map(|(release, _)| cfg(release)).join(","));
-        println!("cargo::metadata=INCLUDE={}", installed.joined_include_dirs());
+        println!("cargo::metadata=INCLUDE={}", env::joined(&installed.include_dirs));
     }
 }
 

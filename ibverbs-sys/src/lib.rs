@@ -1,8 +1,8 @@
 //! Raw bindings to libibverbs, the library through which programs use RDMA devices.
 //!
 //! They are made when the crate is built, from the `infiniband/verbs.h` that is installed (with `infiniband/sa.h` and
-//! `infiniband/opcode.h`), so they have what that release of rdma-core has: every function, type and constant. Releases 44 to 56 are
-//! tested. What a name means is in its manual page, such as [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html).
+//! `infiniband/opcode.h`), so they have what that release of rdma-core has: every function, type and constant. It is
+//! tested with releases 44, 56 and 65. What a name means is in its manual page, such as [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html).
 //!
 //! ```
 //! let mut count = 0;

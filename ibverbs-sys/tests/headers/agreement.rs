@@ -111,6 +111,15 @@ fn of_enumeration(enumeration: &Enumeration, headers: &Headers) -> Vec<String> {
     lines
 }
 
+/// The enums of which each member is a bit, as far as one can tell, but which lack a set's operators.
+pub(crate) fn unlike_sets(bindings: &Bindings) -> Vec<&str> {
+    let like_sets = bindings.enumerations.iter().filter(|enumeration| {
+        let members = enumeration.members.iter().map(|(_, value)| *value);
+        members.clone().all(|value| value >= 0 && value & (value - 1).max(0) == 0) && members.max() >= Some(4)
+    });
+    like_sets.filter(|enumeration| !enumeration.is_set).map(|enumeration| enumeration.name.as_str()).collect()
+}
+
 /// The value of each constant.
 pub(crate) fn of_constants(bindings: &Bindings) -> Vec<String> {
     bindings.constants.iter().map(|(name, value)| of_value(name, *value)).collect()

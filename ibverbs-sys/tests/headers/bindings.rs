@@ -1,6 +1,6 @@
 //! The generated bindings, read as text: what they say, in a form that can be told to the C compiler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Expr, Fields, FnArg, ForeignItem, ImplItem, Item, Lit, ReturnType, Stmt, Type, UnOp};
 
@@ -24,6 +24,8 @@ pub(crate) struct Enumeration {
     pub(crate) name: String,
     pub(crate) integer: Type,
     pub(crate) members: Vec<(String, i128)>,
+    /// Whether it has the operators of a set of bits.
+    pub(crate) is_set: bool,
 }
 
 pub(crate) struct Function {
@@ -55,6 +57,10 @@ impl Bindings {
         for item in &file.items {
             bindings.add(item, &layout, &members);
         }
+        let sets: BTreeSet<String> = file.items.iter().filter_map(set).collect();
+        for enumeration in &mut bindings.enumerations {
+            enumeration.is_set = sets.contains(&enumeration.name);
+        }
         bindings
     }
 
@@ -64,7 +70,8 @@ impl Bindings {
                 Fields::Unnamed(fields) => {
                     let name = item.ident.to_string();
                     let members = members.get(&name).cloned().unwrap_or_default();
-                    self.enumerations.push(Enumeration { name, integer: fields.unnamed[0].ty.clone(), members });
+                    let integer = fields.unnamed[0].ty.clone();
+                    self.enumerations.push(Enumeration { name, integer, members, is_set: false });
                 }
                 fields => self.add_record(item.ident.to_string(), fields, layout),
             },
@@ -160,6 +167,13 @@ fn members(items: &[Item]) -> BTreeMap<String, Vec<(String, i128)>> {
         }
     }
     members
+}
+
+/// The type that the item gives the `|` of sets.
+fn set(item: &Item) -> Option<String> {
+    let Item::Impl(item) = item else { return None };
+    let (of, _) = item.trait_.as_ref()?;
+    (of.segments.last()?.ident == "BitOr").then(|| last_segment(&item.self_ty))?
 }
 
 fn function(item: &ForeignItem) -> Function {

@@ -7,6 +7,7 @@ mod compiler;
 mod coverage;
 mod symbols;
 
+use std::ffi::c_void;
 use std::mem::offset_of;
 
 use agreement::Unnamed;
@@ -128,6 +129,11 @@ fn each_enum_has_the_integer_and_the_values_the_c_compiler_gives_it() {
 }
 
 #[test]
+fn each_enum_of_flags_has_the_operators_of_a_set() {
+    assert_eq!(agreement::unlike_sets(&bindings()), [""; 0]);
+}
+
+#[test]
 fn each_constant_has_the_value_the_c_compiler_gives_it() {
     let mut lines = agreement::of_constants(&bindings());
     assert!(lines.len() > 20, "{}", lines.len());
@@ -210,7 +216,8 @@ fn each_public_function_type_constant_and_macro_is_bound() {
 #[test]
 fn each_function_that_is_no_shim_is_exported_under_a_public_version() {
     let function: unsafe extern "C" fn(*mut std::ffi::c_int) -> *mut *mut ffi::ibv_device = ffi::ibv_get_device_list;
-    let exported = symbols::exported_beside(function as *const std::ffi::c_void, "IBVERBS_1.");
+    let exported =
+        symbols::exported("libibverbs.so", env!("IBVERBS_SYS_LIB_DIRS"), function as *const c_void, "IBVERBS_1.");
     let bindings = bindings();
     let plain = bindings.functions.iter().filter(|function| function.link_name.is_none());
     let missing: Vec<_> =

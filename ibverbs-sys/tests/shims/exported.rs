@@ -16,7 +16,8 @@ pub(crate) const MADE: usize = 0x4321;
 pub(crate) const CODE: c_int = 17;
 
 macro_rules! exported {
-    ($(fn $name:ident($($argument:ident: $ty:ty),* $(,)?) -> $returned:ty = $value:expr;)*) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $ty:ty),* $(,)?) -> $returned:ty = $value:expr;)*) => {$(
+        $(#[$attribute])*
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $ty),*) -> $returned {
             record(stringify!($name), &[$(bits($argument)),*]);
@@ -39,4 +40,6 @@ exported! {
     fn ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr = pointer(MADE);
     fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq = pointer(MADE);
     fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp = pointer(MADE);
+    #[cfg(rdma_core_65)]
+    fn _ibv_query_comp_cntr_caps(context: *mut ibv_context, caps: *mut ibverbs_sys::ibv_comp_cntr_caps, size: usize) -> c_int = CODE;
 }

@@ -26,6 +26,8 @@ pub(crate) const NAMES: &[&str] = &[
     "ibv_create_qp_ex",
     "ibv_create_wq",
     "ibv_post_srq_ops",
+    #[cfg(rdma_core_65)]
+    "ibv_query_comp_cntr_caps",
 ];
 
 /// Bytes that a shim is to overwrite.
@@ -129,6 +131,16 @@ fn gid_queries_tell_the_library_the_size_of_an_entry() {
         ("_ibv_query_gid_table", vec![bits(w.context), 5, 6, 7, size]),
     ];
     assert_eq!(calls(), expected);
+}
+
+#[cfg(rdma_core_65)]
+#[test]
+fn the_query_of_completion_counters_tells_the_library_the_size_of_its_answer() {
+    let w = World::new();
+    let size = size_of::<ffi::ibv_comp_cntr_caps>() as u64;
+    // SAFETY: the library's function is ours, which follows no pointer.
+    assert_eq!(unsafe { ffi::ibv_query_comp_cntr_caps(w.context, pointer(3)) }, CODE);
+    assert_eq!(calls(), [("_ibv_query_comp_cntr_caps", vec![bits(w.context), 3, size])]);
 }
 
 /// As the macro with an argument that the C compiler does not know: every flag goes to the function that knows the optional ones.

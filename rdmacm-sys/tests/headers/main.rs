@@ -9,6 +9,7 @@ mod compiler;
 mod coverage;
 mod symbols;
 
+use std::ffi::c_void;
 use std::mem::offset_of;
 
 use agreement::Unnamed;
@@ -48,6 +49,11 @@ fn each_enum_has_the_integer_and_the_values_the_c_compiler_gives_it() {
     let lines = agreement::of_enumerations(&bindings(), &headers());
     assert!(lines.len() > 25, "{}", lines.len());
     assert_eq!(headers().false_assertions(&lines), [""; 0]);
+}
+
+#[test]
+fn each_enum_of_flags_has_the_operators_of_a_set() {
+    assert_eq!(agreement::unlike_sets(&bindings()), [""; 0]);
 }
 
 #[test]
@@ -96,7 +102,8 @@ fn each_public_function_type_constant_and_macro_is_bound() {
 #[test]
 fn each_function_that_is_no_shim_is_exported_under_a_public_version() {
     let function: unsafe extern "C" fn() -> *mut ffi::rdma_event_channel = ffi::rdma_create_event_channel;
-    let exported = symbols::exported_beside(function as *const std::ffi::c_void, "RDMACM_1.");
+    let exported =
+        symbols::exported("librdmacm.so", env!("RDMACM_SYS_LIB_DIRS"), function as *const c_void, "RDMACM_1.");
     let bindings = bindings();
     let plain = bindings.functions.iter().filter(|function| function.link_name.is_none());
     let missing: Vec<_> =
