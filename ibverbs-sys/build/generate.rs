@@ -47,7 +47,7 @@ pub(crate) fn generate(bound: &Bound, installed: &Installed) -> PathBuf {
         .header(utf8(&header))
         // Bindgen itself passes on the target.
         .clang_args(installed.include_dirs.iter().map(|dir| format!("-I{}", utf8(dir))))
-        .clang_args(env::for_target("PKG_CONFIG_SYSROOT_DIR").map(|sysroot| format!("--sysroot={sysroot}")))
+        .clang_args(sysroot_argument())
         .rust_target(RustTarget::stable(85, 0).unwrap_or_default())
         .formatter(Formatter::Prettyplease)
         .layout_tests(true)
@@ -78,6 +78,11 @@ pub(crate) fn generate(bound: &Bound, installed: &Installed) -> PathBuf {
         failure::stop(&format!("{} cannot be written: {error}", file.display()));
     }
     shims
+}
+
+/// The target's headers are in pkg-config's sysroot, if there is one: never take the host's instead.
+pub(crate) fn sysroot_argument() -> Option<String> {
+    env::for_target("PKG_CONFIG_SYSROOT_DIR").map(|sysroot| format!("--sysroot={sysroot}"))
 }
 
 /// Bindgen would panic where libclang is not there.

@@ -1,8 +1,9 @@
 //! Raw bindings to libibverbs, the library through which programs use RDMA devices.
 //!
 //! They are made when the crate is built, from the `infiniband/verbs.h` that is installed (with `infiniband/sa.h` and
-//! `infiniband/opcode.h`), so they have what that release of rdma-core has: every function, type and constant. It is
-//! tested with releases 44, 56 and 65. What a name means is in its manual page, such as [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html).
+//! `infiniband/opcode.h`), so they have what that release of rdma-core has: every function, type and constant.
+//! Tested releases are 44, 56 and 65. What a name means is in its manual page, such as
+//! [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html).
 //!
 //! ```
 //! let mut count = 0;
@@ -29,6 +30,7 @@
 //! * **Members of an enum without a name** are plain integers: [`IBV_LINK_LAYER_ETHERNET`].
 //! * **Members without a name** are in fields called `__bindgen_anon_1` and so on: the immediate data of an [`ibv_wc`] is
 //!   `wc.__bindgen_anon_1.imm_data`. Types without a name are called after where they are: [`ibv_send_wr__bindgen_ty_2`].
+//! * `Debug` shows the whole of a struct without unions. Of one with a union, such as [`ibv_wc`], it shows some fields only.
 //! * **A struct may be made of zeros**, and C programs do so: `std::mem::zeroed()` is sound for each of them.
 //! * **Integers in network order** are of the types [`__be16`], [`__be32`] and [`__be64`], which only say so.
 //! * Types of the C library are those of the `libc` crate.

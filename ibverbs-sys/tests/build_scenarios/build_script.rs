@@ -59,11 +59,17 @@ impl BuildScript {
 
     /// Runs it with `variables` besides those that cargo sets.
     pub(crate) fn run(&self, variables: &[(&str, &str)]) -> Printed {
-        let host = "x86_64-unknown-linux-gnu";
+        let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
         let mut command = Command::new(&self.executable);
         command.env_clear().current_dir(&self.manifest_dir).env("CARGO_MANIFEST_DIR", &self.manifest_dir);
         command.env("OUT_DIR", &self.out_dir).env("PATH", env::var_os("PATH").unwrap_or_default());
-        command.envs([("HOST", host), ("TARGET", host), ("OPT_LEVEL", "0"), ("DEBUG", "true"), ("PROFILE", "debug")]);
+        command.envs([
+            ("HOST", host.as_str()),
+            ("TARGET", &host),
+            ("OPT_LEVEL", "0"),
+            ("DEBUG", "true"),
+            ("PROFILE", "debug"),
+        ]);
         command.envs([("CARGO_CFG_TARGET_FEATURE", "fxsr,sse,sse2"), ("NUM_JOBS", "1")]);
         command.envs(self.from_dependency.iter().map(|(name, value)| (*name, value)));
         command.envs(variables.iter().copied());

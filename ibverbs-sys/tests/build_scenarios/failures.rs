@@ -131,11 +131,20 @@ fn a_static_program_is_refused_with_the_reason() {
 
 #[test]
 fn a_cross_build_without_the_targets_library_names_its_package_and_pkg_configs_variables() {
-    let target = [("TARGET", "aarch64-unknown-linux-gnu")];
+    let target = if cfg!(target_arch = "aarch64") { "x86_64-unknown-linux-gnu" } else { "aarch64-unknown-linux-gnu" };
     let [ibverbs, rdmacm] = BuildScript::both();
     let variables = ["PKG_CONFIG_ALLOW_CROSS=1", "PKG_CONFIG_SYSROOT_DIR"];
-    assert_fails(ibverbs, &target, "aarch64-unknown-linux-gnu", &[variables[0], variables[1], "libibverbs-dev:arm64"]);
-    assert_fails(rdmacm, &target, "aarch64-unknown-linux-gnu", &[variables[0], variables[1], "librdmacm-dev:arm64"]);
+    assert_fails(ibverbs, &[("TARGET", target)], target, &[variables[0], variables[1], "libibverbs-dev:arm64"]);
+    assert_fails(rdmacm, &[("TARGET", target)], target, &[variables[0], variables[1], "librdmacm-dev:arm64"]);
+}
+
+#[test]
+fn a_sysroot_without_the_headers_is_not_made_up_for_with_the_hosts() {
+    let [ibverbs, rdmacm] = BuildScript::both();
+    let sysroot = empty();
+    let variables = [("PKG_CONFIG_SYSROOT_DIR", sysroot.as_str())];
+    assert_fails(ibverbs, &variables, "infiniband/verbs.h was not found", &LIBRARY[0]);
+    assert_fails(rdmacm, &variables, "rdma/rdma_cma.h was not found", &LIBRARY[1]);
 }
 
 #[test]
