@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::env;
+use crate::failure;
 use crate::find::Installed;
 
 /// The releases that added something to the header, each with a word that only it and later ones have.
@@ -22,7 +23,7 @@ use crate::find::Installed;
 /// | 64 | `ibv_alloc_buf`, `ibv_free_buf`, `ibv_reg_buf_mr` |
 /// | 65 | completion counters: `ibv_create_comp_cntr` and its like, `ibv_export_buf_dmabuf_fd` |
 ///
-/// Release 60 changed only librdmacm; `verbs.h` got `IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY` in it.
+/// What is new in release 60 is librdmacm's; of `verbs.h` only `IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY`.
 const RELEASES: [(u32, &str); 9] = [
     (45, "ibv_wr_flush"),
     (46, "ibv_query_qp_data_in_order_flags"),
@@ -44,10 +45,18 @@ const USUAL_FOLDERS: [&str; 2] = ["/usr/local/include", "/usr/include"];
 /// A release of rdma-core.
 pub(crate) struct Release(u32);
 
-/// The release that `installed` belongs to.
+/// The release that `installed` belongs to. One that is too old ends the build.
 pub(crate) fn of(installed: &Installed) -> Release {
     let told = installed.version.as_deref().and_then(from_version);
-    Release(told.unwrap_or_else(|| from_header(installed)))
+    let release = told.unwrap_or_else(|| from_header(installed));
+    if release < OLDEST {
+        failure::stop(&format!(
+            "rdma-core {release} is installed, and these bindings need release {OLDEST} or later.\n\
+             Install a newer one, and set {} and {} to its folders if it is not the system's.",
+            installed.library.include_var, installed.library.lib_var,
+        ));
+    }
+    Release(release)
 }
 
 /// pkg-config's `1.14.44.0` is release 44: the first two numbers name the newest set of symbols.

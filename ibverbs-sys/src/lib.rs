@@ -82,9 +82,10 @@
 //!
 //! # Releases
 //!
-//! The cfg `rdma_core_45` is set when the headers are of release 45 of rdma-core or later, and so are `rdma_core_46`, `rdma_core_49`,
-//! `rdma_core_58`, `rdma_core_59`, `rdma_core_60`, `rdma_core_62`, `rdma_core_64` and `rdma_core_65`; the table in `build/release.rs`
-//! says what each brought. A crate that depends on this one finds in the environment of its build script:
+//! Release 44 is the oldest that the crate accepts. The cfg `rdma_core_45` is set when the headers are of release 45 of rdma-core or
+//! later, and so are `rdma_core_46`, `rdma_core_49`, `rdma_core_58`, `rdma_core_59`, `rdma_core_60`, `rdma_core_62`, `rdma_core_64` and
+//! `rdma_core_65`; the table in `build/release.rs` says what each brought. A crate that depends on this one finds in the environment of
+//! its build script:
 //!
 //! | variable | value |
 //! |---|---|

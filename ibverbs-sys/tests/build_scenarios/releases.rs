@@ -64,6 +64,21 @@ fn the_header_alone_tells_the_same_cfgs() {
 }
 
 #[test]
+fn a_release_that_is_too_old_is_refused_with_the_oldest_that_is_not() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("build-scenarios/too-old");
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    let description = "Name: libibverbs\nDescription: RDMA\nVersion: 1.14.39.0\nLibs: -libverbs\n";
+    fs::write(folder.join("libibverbs.pc"), description).expect("a file can be written");
+    let folder = folder.to_str().expect("the path is UTF-8");
+    let printed = BuildScript::both()[0].run(&[("PKG_CONFIG_LIBDIR", folder)]);
+    let message = printed.message();
+    assert!(
+        message.starts_with("rdma-core 39 is installed, and these bindings need release 44 or later."),
+        "{message}"
+    );
+}
+
+#[test]
 fn the_library_is_linked_after_the_shims() {
     let printed = run_with(&given());
     let libraries: Vec<&str> = printed
