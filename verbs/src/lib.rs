@@ -1,1 +1,158 @@
-//! Safe RDMA verbs.
+//! Safe RDMA verbs: devices, memory, queue pairs and completions over libibverbs.
+//!
+//! ```text
+//! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<B> ── LocalSlice, RemoteSlice
+//!                                  │                    └─ QueuePair<Rc> ── SendRequest, ReceiveRequest
+//!                                  ├─ CompletionChannel           │
+//!                                  └─ CompletionQueue ◂───────────┘
+//!                                           └─ WorkCompletion
+//! ```
+//!
+//! # A program
+//!
+//! Two queue pairs of one device, connected to each other; a real program sends its [`Endpoint`] to another host instead.
+//!
+//! ```no_run
+//! use verbs::{AccessFlags, ConnectOptions, GidFilter, QueuePair, Rc, ReceiveRequest, SendRequest, WorkCompletion};
+//!
+//! fn main() -> verbs::Result<()> {
+//!     let context = verbs::devices()?.find(None)?.open()?;
+//!     let pd = context.create_protection_domain()?;
+//!     let cq = context.create_completion_queue(16)?;
+//!     let mut region = pd.register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
+//!
+//!     let sender = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+//!     let receiver = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+//!     let from = sender.local_endpoint(1, &GidFilter::default())?;
+//!     let to = receiver.local_endpoint(1, &GidFilter::default())?;
+//!     sender.connect(&from, &to.endpoint, &ConnectOptions::default())?;
+//!     receiver.connect(&to, &from.endpoint, &ConnectOptions::default())?;
+//!
+//!     region.write_at(0, b"Hello, RDMA!")?;
+//!     receiver.post_receive(&ReceiveRequest::new(1, &[region.slice(2048..)?]))?;
+//!     sender.post_send(&SendRequest::send(2, &[region.slice(..12)?]).signaled())?;
+//!
+//!     let mut completions = [WorkCompletion::default(); 2];
+//!     let mut outstanding = 2;
+//!     while outstanding > 0 {
+//!         for completion in cq.poll(&mut completions)? {
+//!             let done = completion.success()?;
+//!             println!("request {}: {}, {:?} bytes", done.wr_id(), done.opcode(), done.byte_len());
+//!             outstanding -= 1;
+//!         }
+//!     }
+//!     println!("{}", String::from_utf8_lossy(&region.to_vec(2048..2060)?));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Ownership
+//!
+//! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
+//! the C objects are destroyed in the order that libibverbs asks for. [`Context`], [`ProtectionDomain`],
+//! [`CompletionQueue`] and [`CompletionChannel`] are handles that can be cloned.
+//!
+//! # Memory
+//!
+//! Registered memory is shared memory: a device, and through it a peer, may read and write it at any time. A
+//! [`MemoryRegion`] owns its buffer and hands out copies, not slices; a region of atomics can be shared as atomics. That is
+//! why posting is safe and needs no bookkeeping: whatever arrives whenever breaks no promise of Rust's.
+//!
+//! # Threads
+//!
+//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks.
+//!
+//! # Errors
+//!
+//! An [`Error`] names the verb, what was asked of it, the system's error number and the remedy where one is known.
+#![deny(unsafe_code)]
+
+mod access_flags;
+mod buffer;
+mod completion_channel;
+mod completion_error;
+mod completion_queue;
+mod context;
+mod device;
+mod device_attributes;
+mod endpoint;
+mod error;
+mod gid;
+mod gid_table;
+mod local_slice;
+mod local_slice_mut;
+mod mapping;
+mod memory_region;
+mod open_enum;
+mod port;
+mod post_error;
+mod protection_domain;
+mod queue_pair;
+mod range;
+mod raw_bytes;
+mod receive_request;
+mod remote_slice;
+mod returns;
+mod send_request;
+mod timers;
+mod transport;
+mod work_completion;
+
+/// The raw bindings, for what this crate does not wrap.
+pub use ibverbs_sys as ffi;
+
+pub use access_flags::AccessFlags;
+pub use buffer::{Atomic, Buffer, BufferMut};
+pub use completion_channel::CompletionChannel;
+pub use completion_error::CompletionError;
+pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
+pub use context::Context;
+pub use device::{Device, DeviceList, NodeType, TransportType, devices};
+pub use device_attributes::DeviceAttributes;
+pub use endpoint::{Endpoint, LocalEndpoint};
+pub use error::{Error, Result};
+pub use gid::{Gid, Guid};
+pub use gid_table::{GidEntry, GidFilter, GidType};
+pub use local_slice::LocalSlice;
+pub use local_slice_mut::LocalSliceMut;
+pub use mapping::Mapping;
+pub use memory_region::{MemoryRegion, RegisterError};
+pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
+pub use post_error::{PostError, PostErrorKind};
+pub use protection_domain::ProtectionDomain;
+pub use queue_pair::{ConnectOptions, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState};
+pub use receive_request::ReceiveRequest;
+pub use remote_slice::RemoteSlice;
+pub use send_request::SendRequest;
+pub use timers::{AckTimeout, RnrTimer};
+pub use transport::{Rc, Transport};
+pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A promise that the compiler keeps.
+    fn is_send<T: Send>() {}
+    fn is_send_and_sync<T: Send + Sync>() {}
+
+    #[test]
+    fn every_type_can_go_to_another_thread() {
+        is_send_and_sync::<DeviceList>();
+        is_send_and_sync::<Device>();
+        is_send_and_sync::<Context>();
+        is_send_and_sync::<ProtectionDomain>();
+        is_send_and_sync::<MemoryRegion<Vec<u8>>>();
+        is_send_and_sync::<MemoryRegion<Box<[std::sync::atomic::AtomicU64]>>>();
+        is_send_and_sync::<Mapping>();
+        is_send_and_sync::<LocalSlice<'_>>();
+        is_send_and_sync::<LocalSliceMut<'_>>();
+        is_send_and_sync::<CompletionChannel>();
+        is_send_and_sync::<CompletionQueue>();
+        is_send_and_sync::<QueuePair<Rc>>();
+        is_send_and_sync::<WorkCompletion>();
+        is_send_and_sync::<Error>();
+        is_send::<SendRequest<'_, Rc>>();
+        is_send::<ReceiveRequest<'_>>();
+    }
+}

@@ -1,0 +1,64 @@
+//! [`AccessFlags`]: who may do what with memory, or through a queue pair.
+
+use crate::error::{Error, Result};
+use crate::ffi::ibv_access_flags as A;
+
+bitflags::bitflags! {
+    /// `enum ibv_access_flags`: what a memory region, or a queue pair, allows. The local device may always read.
+    #[doc(alias = "ibv_access_flags")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct AccessFlags: u32 {
+        /// The local device may write: receives, and the data of RDMA READs and atomics.
+        const LOCAL_WRITE = A::IBV_ACCESS_LOCAL_WRITE.0;
+        /// Peers may write by RDMA WRITE. On a region, [`LOCAL_WRITE`](Self::LOCAL_WRITE) is needed too.
+        const REMOTE_WRITE = A::IBV_ACCESS_REMOTE_WRITE.0;
+        /// Peers may read by RDMA READ.
+        const REMOTE_READ = A::IBV_ACCESS_REMOTE_READ.0;
+        /// Peers may use atomic operations. On a region, [`LOCAL_WRITE`](Self::LOCAL_WRITE) is needed too.
+        const REMOTE_ATOMIC = A::IBV_ACCESS_REMOTE_ATOMIC.0;
+        /// Memory windows may be bound to the region.
+        const MW_BIND = A::IBV_ACCESS_MW_BIND.0;
+        /// The region is paged in on demand, and not pinned.
+        const ON_DEMAND = A::IBV_ACCESS_ON_DEMAND.0;
+        /// The region lies in huge pages (for on-demand paging).
+        const HUGETLB = A::IBV_ACCESS_HUGETLB.0;
+        /// The bus may reorder the device's accesses: faster, and a later write may be seen before an earlier one.
+        const RELAXED_ORDERING = A::IBV_ACCESS_RELAXED_ORDERING.0;
+    }
+}
+
+impl AccessFlags {
+    /// Every right that a peer can have.
+    pub(crate) const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
+
+    /// Checks the rules for memory regions, which not every device checks.
+    pub(crate) fn check_for_memory(self, writable: bool) -> Result<()> {
+        const NEED_LOCAL_WRITE: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_ATOMIC);
+        let invalid = |rule: &str| Err(Error::invalid("ibv_reg_mr", "access", format!("{self:?}"), rule));
+        if !writable && self.intersects(NEED_LOCAL_WRITE | Self::LOCAL_WRITE | Self::MW_BIND) {
+            return invalid("the buffer is read-only, so nobody can be given the right to write to it");
+        }
+        if self.intersects(NEED_LOCAL_WRITE) && !self.contains(Self::LOCAL_WRITE) {
+            return invalid("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE too");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_to_write_needs_local_write_and_writable_memory() {
+        for flags in [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC, AccessFlags::REMOTE] {
+            assert!(flags.check_for_memory(true).unwrap_err().to_string().contains("need LOCAL_WRITE too"));
+            (flags | AccessFlags::LOCAL_WRITE).check_for_memory(true).unwrap();
+            assert!(flags.check_for_memory(false).unwrap_err().to_string().contains("read-only"));
+        }
+        for flags in [AccessFlags::empty(), AccessFlags::REMOTE_READ] {
+            flags.check_for_memory(true).unwrap();
+            flags.check_for_memory(false).unwrap();
+        }
+    }
+}

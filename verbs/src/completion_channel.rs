@@ -1,0 +1,210 @@
+//! [`CompletionChannel`]: sleep until a completion queue has something.
+//!
+//! # Safety
+//!
+//! * `Inner::channel` came from `ibv_create_comp_channel` and is destroyed only when `Inner` is dropped; each queue on the
+//!   channel holds the `Inner`.
+//! * The context pointer of each queue on the channel is its [`Events`]. A queue is destroyed under the channel's lock, and
+//!   events are taken under it, so the queue of an event that was taken is alive until the lock is released.
+//! * Each event taken is counted in `Events::unacked`, and what is counted there is acked before the queue is destroyed:
+//!   no event is left over for which `ibv_destroy_cq` would wait.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::ffi;
+use crate::returns::{Errno, minus_one_and_errno, null_and_errno};
+
+/// From this many on, unacked events are acked before the queue is destroyed, so that the counter cannot overflow.
+const MAX_UNACKED: u32 = 1 << 16;
+
+/// What was taken from the channel for one completion queue.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// Taken and not yet acked.
+    unacked: AtomicU32,
+    /// Taken and not yet seen by a thread that waits for the queue.
+    pending: AtomicU32,
+}
+
+struct Inner {
+    channel: NonNull<ffi::ibv_comp_channel>,
+    /// Whether a thread waits for the file descriptor; the others wait for that thread.
+    waiting: Mutex<bool>,
+    /// Signaled when a thread has stopped waiting for the descriptor, having taken what was there.
+    taken: Condvar,
+    // Closed after the channel is destroyed.
+    context: Context,
+}
+
+// SAFETY: libibverbs only reads the channel, but for its count of queues, which it guards with a lock.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the channel is alive, and every queue on it held us and is gone.
+        let code = unsafe { ffi::ibv_destroy_comp_channel(self.channel.as_ptr()) };
+        debug_assert!(code == 0 || std::thread::panicking(), "ibv_destroy_comp_channel: errno {code}");
+    }
+}
+
+/// `struct ibv_comp_channel`: tells when one of its completion queues that was armed has a new completion.
+///
+/// Several queues may share a channel, and several threads may wait on it, each for its own queue:
+/// [`CompletionQueue::wait`](crate::CompletionQueue::wait). A clone is another handle to the same channel.
+#[doc(alias = "ibv_comp_channel")]
+#[derive(Clone)]
+pub struct CompletionChannel {
+    inner: Arc<Inner>,
+}
+
+impl Context {
+    /// `ibv_create_comp_channel`: makes a channel for completion events.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`: the process has too many open files.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_comp_channel(3)](https://man7.org/linux/man-pages/man3/ibv_create_comp_channel.3.html)
+    #[doc(alias = "ibv_create_comp_channel")]
+    pub fn create_completion_channel(&self) -> Result<CompletionChannel> {
+        // SAFETY: the context is open.
+        let channel = null_and_errno(unsafe { ffi::ibv_create_comp_channel(self.as_raw()) })
+            .map_err(|errno| errno.of("ibv_create_comp_channel", self.device().name()))?;
+        let inner = Inner { channel, waiting: Mutex::new(false), taken: Condvar::new(), context: self.clone() };
+        Ok(CompletionChannel { inner: Arc::new(inner) })
+    }
+}
+
+/// The channel's lock; while it is held no event is taken and no queue is destroyed.
+pub(crate) struct Lock<'a>(MutexGuard<'a, bool>);
+
+impl CompletionChannel {
+    /// The context in which the channel was made.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    pub(crate) fn lock(&self) -> Lock<'_> {
+        // A thread that panicked left the flag as it was, and the flag is all there is.
+        Lock(self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for an event of the queue whose events these are. `false`: there was none until the deadline.
+    ///
+    /// One thread waits for the file descriptor and takes the events of all queues; the others wait for that thread. So no
+    /// event that one thread takes for another's queue is ever missed by the other.
+    pub(crate) fn wait_for(&self, events: &Events, deadline: Option<Instant>) -> Result<bool> {
+        let mut lock = self.lock();
+        loop {
+            if events.pending.swap(0, Ordering::Relaxed) > 0 {
+                return Ok(true);
+            }
+            let remaining = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if remaining == Some(Duration::ZERO) {
+                return Ok(false);
+            }
+            if *lock.0 {
+                lock.0 = match remaining {
+                    Some(time) => self.inner.taken.wait_timeout(lock.0, time).unwrap_or_else(PoisonError::into_inner).0,
+                    None => self.inner.taken.wait(lock.0).unwrap_or_else(PoisonError::into_inner),
+                };
+                continue;
+            }
+            *lock.0 = true;
+            drop(lock);
+            let result = wait_readable(self.as_fd(), remaining);
+            lock = self.lock();
+            *lock.0 = false;
+            let result = result.and_then(|readable| if readable { self.take_events(&lock) } else { Ok(()) });
+            self.inner.taken.notify_all();
+            result?;
+        }
+    }
+
+    /// Takes the events that are there, for whichever queues they are.
+    fn take_events(&self, _lock: &Lock<'_>) -> Result<()> {
+        while wait_readable(self.as_fd(), Some(Duration::ZERO))? {
+            let (mut cq, mut cq_context) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel is alive. The descriptor is readable, so the call does not block under the lock.
+            let code = unsafe { ffi::ibv_get_cq_event(self.as_raw(), &mut cq, &mut cq_context) };
+            match minus_one_and_errno(code) {
+                Ok(()) => {}
+                Err(Errno(libc::EAGAIN | libc::EINTR)) => continue,
+                Err(errno) => return Err(errno.of("ibv_get_cq_event", self.context().device().name())),
+            }
+            // SAFETY: the queue is alive as long as the lock is held, and its context pointer is its `Events`.
+            let events = unsafe { &*cq_context.cast::<Events>() };
+            events.pending.fetch_add(1, Ordering::Relaxed);
+            if events.unacked.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNACKED {
+                // SAFETY: the queue is alive.
+                unsafe { events.ack(cq) };
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel in libibverbs' terms; valid as long as `self`, and not to be destroyed.
+    pub fn as_raw(&self) -> *mut ffi::ibv_comp_channel {
+        self.inner.channel.as_ptr()
+    }
+}
+
+impl Events {
+    /// Acks what was taken.
+    ///
+    /// # Safety
+    ///
+    /// `cq` is the queue whose events these are, and is alive.
+    pub(crate) unsafe fn ack(&self, cq: *mut ffi::ibv_cq) {
+        let unacked = self.unacked.swap(0, Ordering::Relaxed);
+        if unacked > 0 {
+            // SAFETY: the caller says that the queue is alive; this many of its events were taken.
+            unsafe { ffi::ibv_ack_cq_events(cq, unacked) };
+        }
+    }
+}
+
+/// Waits until `fd` is readable. `false`: it was not until `timeout` was over, or a signal came.
+fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // Rounded up: a wait that ends early would only be begun again.
+    let timeout = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i32::MAX));
+    // SAFETY: `poll` is one structure and outlives the call.
+    match unsafe { libc::poll(&mut poll, 1, timeout) } {
+        0 => Ok(false),
+        1 if poll.revents & libc::POLLIN != 0 => Ok(true),
+        1 => Err(Errno(libc::EIO).with_remedy("poll", "completion channel", "the device is gone")),
+        _ => match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
+            libc::EINTR => Ok(false),
+            errno => Err(Errno(errno).of("poll", "completion channel")),
+        },
+    }
+}
+
+impl AsFd for CompletionChannel {
+    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like: reading from it
+    /// would take an event away that the library has to acknowledge.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the channel, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }
+    }
+}
+
+impl fmt::Debug for CompletionChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionChannel").field("device", &self.context().device().name()).finish()
+    }
+}

@@ -1,0 +1,309 @@
+//! [`CompletionQueue`]: where the outcomes of work requests are found.
+//!
+//! # Safety
+//!
+//! `Inner::cq` came from `ibv_create_cq`, is destroyed only when `Inner` is dropped, and each queue pair on it holds the
+//! `Inner`. On a channel, its context pointer is `Inner::events`, and it is destroyed under the channel's lock.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::completion_channel::{CompletionChannel, Events};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::returns::{Errno, null_and_errno, zero_or_errno};
+use crate::work_completion::WorkCompletion;
+
+struct Inner {
+    cq: NonNull<ffi::ibv_cq>,
+    events: Arc<Events>,
+    // Destroyed after the queue: libibverbs refuses to destroy a channel that a queue still uses.
+    channel: Option<CompletionChannel>,
+    context: Context,
+}
+
+// SAFETY: libibverbs takes the queue's lock in every verb that is given it, and we reach `cq` only through verbs.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let lock = self.channel.as_ref().map(CompletionChannel::lock);
+        // SAFETY: the queue is alive, and under the lock no further event of it is taken.
+        unsafe { self.events.ack(self.cq.as_ptr()) };
+        // SAFETY: the queue is alive, is destroyed only here, and no queue pair uses it: each held us and is gone.
+        let code = unsafe { ffi::ibv_destroy_cq(self.cq.as_ptr()) };
+        drop(lock);
+        if code != 0 {
+            // The queue lives on, and the channel may still hand out its events.
+            std::mem::forget(self.events.clone());
+        }
+        debug_assert!(code == 0 || std::thread::panicking(), "ibv_destroy_cq: errno {code}");
+    }
+}
+
+/// `struct ibv_cq`: where the completions of the requests of one or more queue pairs are found.
+///
+/// A queue that overflows loses completions, and the device then reports an asynchronous event; make it large enough for
+/// all requests of its queue pairs, signaled or not, since each can complete with an error.
+///
+/// A clone is another handle to the same queue.
+#[doc(alias = "ibv_cq")]
+#[derive(Clone)]
+pub struct CompletionQueue {
+    inner: Arc<Inner>,
+}
+
+impl Context {
+    /// `ibv_create_cq`: makes a completion queue for at least `entries` completions, without a channel: it is polled and
+    /// not waited for. [`CompletionQueueBuilder`] has the other choices.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`CompletionQueueBuilder::build`].
+    #[doc(alias = "ibv_create_cq")]
+    pub fn create_completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
+        CompletionQueueBuilder::new(self, entries).build()
+    }
+}
+
+/// `ibv_create_cq` and its arguments.
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes nothing before `build` is called"]
+pub struct CompletionQueueBuilder {
+    context: Context,
+    entries: u32,
+    channel: Option<CompletionChannel>,
+    comp_vector: u32,
+}
+
+impl CompletionQueueBuilder {
+    /// A queue for at least `entries` completions, from 1 to the device's
+    /// [`max_cqe`](crate::DeviceAttributes::max_cqe).
+    pub fn new(context: &Context, entries: u32) -> Self {
+        Self { context: context.clone(), entries, channel: None, comp_vector: 0 }
+    }
+
+    /// The channel through which to [`wait`](CompletionQueue::wait) for completions. Default: none.
+    pub fn channel(mut self, channel: &CompletionChannel) -> Self {
+        self.channel = Some(channel.clone());
+        self
+    }
+
+    /// The interrupt vector that tells of completions, from 0 to the context's `num_comp_vectors` - 1. Default: 0.
+    pub fn comp_vector(mut self, comp_vector: u32) -> Self {
+        self.comp_vector = comp_vector;
+        self
+    }
+
+    /// `ibv_create_cq`: makes the queue. The device may round its size up; [`capacity`](CompletionQueue::capacity) tells.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the channel comes from another [`Context`].
+    /// * `EINVAL`: there are too many entries or none, or there is no such completion vector.
+    /// * `ENOMEM`: the device has no more queues, or no memory.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_cq(3)](https://man7.org/linux/man-pages/man3/ibv_create_cq.3.html); InfiniBand Architecture
+    /// Specification, volume 1, chapter 11.2.8.
+    pub fn build(self) -> Result<CompletionQueue> {
+        let Self { context, entries, channel, comp_vector } = self;
+        if let Some(channel) = &channel {
+            context.must_be(channel.context(), "ibv_create_cq", "channel")?;
+        }
+        let events = Arc::<Events>::default();
+        let raw_channel = channel.as_ref().map_or(ptr::null_mut(), CompletionChannel::as_raw);
+        // Beyond what an `int` holds the device's answer is the same: too many.
+        let (cqe, vector) = (clamp(entries), clamp(comp_vector));
+        let cq_context = Arc::as_ptr(&events).cast_mut().cast();
+        // SAFETY: the context is open, the channel is of that context and alive, and `events` lives as long as the queue.
+        let cq = unsafe { ffi::ibv_create_cq(context.as_raw(), cqe, cq_context, raw_channel, vector) };
+        let cq = null_and_errno(cq).map_err(|errno| {
+            let remedy = creation_remedy(errno, &context, entries, comp_vector);
+            errno.with_remedy("ibv_create_cq", format_args!("{entries} entries, vector {comp_vector}"), remedy)
+        })?;
+        Ok(CompletionQueue { inner: Arc::new(Inner { cq, events, channel, context }) })
+    }
+}
+
+fn clamp(value: u32) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+#[cold]
+fn creation_remedy(errno: Errno, context: &Context, entries: u32, comp_vector: u32) -> String {
+    // SAFETY: the context is open, and the field does not change.
+    let vectors = unsafe { (*context.as_raw()).num_comp_vectors };
+    if errno.0 == libc::EINVAL && clamp(comp_vector) >= vectors {
+        return format!("{} has {vectors} completion vectors, from 0", context.device().name());
+    }
+    match context.device_attributes() {
+        Ok(device) if errno.0 == libc::EINVAL && !(1..=device.max_cqe()).contains(&entries) => {
+            format!("{} takes 1 to {} entries", context.device().name(), device.max_cqe())
+        }
+        _ => String::new(),
+    }
+}
+
+impl CompletionQueue {
+    /// `ibv_poll_cq`: takes completions off the queue, as many as are there and as `completions` has room for, and returns
+    /// the part that was filled in. An empty queue is not an error: the part is empty.
+    ///
+    /// Make the array once and use it again: filling a new one with defaults costs more than the poll.
+    ///
+    /// # Errors
+    ///
+    /// The provider's error: the device or the queue is broken.
+    ///
+    /// # References
+    ///
+    /// [ibv_poll_cq(3)](https://man7.org/linux/man-pages/man3/ibv_poll_cq.3.html)
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> verbs::Result<()> {
+    /// # let queue: verbs::CompletionQueue = unimplemented!();
+    /// let mut completions = [verbs::WorkCompletion::default(); 16];
+    /// for completion in queue.poll(&mut completions)? {
+    ///     println!("request {} did {}", completion.wr_id(), completion.success()?.opcode());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "ibv_poll_cq")]
+    #[inline]
+    pub fn poll<'a>(&self, completions: &'a mut [WorkCompletion]) -> Result<&'a mut [WorkCompletion]> {
+        let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the queue is alive, and `completions` has room for `room` of `ibv_wc`, which is what a `WorkCompletion` is.
+        let count = unsafe { ffi::ibv_poll_cq(self.as_raw(), room, completions.as_mut_ptr().cast()) };
+        // A negative count is a large one here.
+        match completions.get_mut(..count as usize) {
+            Some(filled) => Ok(filled),
+            None => Err(poll_error(count)),
+        }
+    }
+
+    /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
+    /// poll once more after arming; [`wait`](Self::wait) does all of it.
+    ///
+    /// # Errors
+    ///
+    /// The provider's error.
+    ///
+    /// # References
+    ///
+    /// [ibv_req_notify_cq(3)](https://man7.org/linux/man-pages/man3/ibv_req_notify_cq.3.html)
+    #[doc(alias = "ibv_req_notify_cq")]
+    pub fn arm(&self, notify: Notify) -> Result<()> {
+        let solicited_only = c_int::from(notify == Notify::Solicited);
+        // SAFETY: the queue is alive.
+        zero_or_errno(unsafe { ffi::ibv_req_notify_cq(self.as_raw(), solicited_only) })
+            .map_err(|errno| errno.of("ibv_req_notify_cq", format_args!("{notify:?}")))
+    }
+
+    /// Takes completions off the queue as [`poll`](Self::poll) does, and sleeps until there are some. An empty part is
+    /// returned when `timeout` is over; `None` waits for ever.
+    ///
+    /// It arms the queue and polls again before it sleeps, so that no completion is missed.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the queue was made without a channel.
+    /// * The provider's error: the device is gone.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
+    #[doc(alias = "ibv_get_cq_event")]
+    #[doc(alias = "ibv_ack_cq_events")]
+    pub fn wait<'a>(
+        &self,
+        completions: &'a mut [WorkCompletion],
+        timeout: Option<Duration>,
+    ) -> Result<&'a mut [WorkCompletion]> {
+        let Some(channel) = &self.inner.channel else {
+            return Err(Error::invalid(
+                "ibv_get_cq_event",
+                "the queue's channel",
+                "none",
+                "only a channel can be waited for",
+            ));
+        };
+        if completions.is_empty() {
+            return Ok(completions);
+        }
+        // A time that is too far off to be counted is for ever.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut count = self.poll(completions)?.len();
+        while count == 0 {
+            self.arm(Notify::Any)?;
+            count = self.poll(completions)?.len();
+            if count == 0 && !channel.wait_for(&self.inner.events, deadline)? {
+                count = self.poll(completions)?.len();
+                break;
+            }
+            if count == 0 {
+                count = self.poll(completions)?.len();
+            }
+        }
+        Ok(&mut completions[..count])
+    }
+
+    /// How many completions the queue holds, at least what was asked for.
+    pub fn capacity(&self) -> u32 {
+        // SAFETY: the queue is alive, and the field changes only when the queue is resized, under a `&mut`.
+        u32::try_from(unsafe { self.inner.cq.as_ref().cqe }).unwrap_or(0)
+    }
+
+    /// The context in which the queue was made.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The channel on which the queue was made.
+    pub fn channel(&self) -> Option<&CompletionChannel> {
+        self.inner.channel.as_ref()
+    }
+
+    /// The queue in libibverbs' terms; valid as long as `self`, and not to be destroyed.
+    #[inline]
+    pub fn as_raw(&self) -> *mut ffi::ibv_cq {
+        self.inner.cq.as_ptr()
+    }
+}
+
+#[cold]
+fn poll_error(count: c_int) -> Error {
+    let (errno, arguments) = match count {
+        ..0 => (count.saturating_neg(), String::new()),
+        _ => (libc::EIO, format!("{count} completions, more than there was room for")),
+    };
+    Errno(errno).with_remedy("ibv_poll_cq", arguments, "the queue is broken: it overflowed, or the device is gone")
+}
+
+/// What a channel tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notify {
+    /// The next completion.
+    Any,
+    /// The next completion of a receive whose message was sent as solicited, or of a request that failed.
+    Solicited,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("device", &self.context().device().name())
+            .field("capacity", &self.capacity())
+            .field("channel", &self.channel().is_some())
+            .finish()
+    }
+}

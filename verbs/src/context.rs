@@ -1,0 +1,142 @@
+//! [`Context`]: an open device.
+//!
+//! # Safety
+//!
+//! `Inner::context` came from `ibv_open_device`, is closed only when `Inner` is dropped, and every object made from it
+//! holds the `Inner`.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::device_attributes::DeviceAttributes;
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::port::PortAttributes;
+use crate::returns::zero_or_errno;
+
+struct Inner {
+    context: NonNull<ffi::ibv_context>,
+    device: Device,
+}
+
+// SAFETY: libibverbs' calls on a context take its lock where they write to it, and we reach it through those only.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the context is open, and every object made from it held us and is gone.
+        let code = unsafe { ffi::ibv_close_device(self.context.as_ptr()) };
+        debug_assert!(code == 0 || std::thread::panicking(), "ibv_close_device: {code}");
+    }
+}
+
+/// `struct ibv_context`: an open device, from which all other objects are made.
+///
+/// A clone is another handle to the same open device; it is closed when the last handle and the last object made from it
+/// are gone.
+#[doc(alias = "ibv_context")]
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+impl Context {
+    /// # Safety
+    ///
+    /// `context` came from `ibv_open_device` of `device`, and nobody else closes it or uses it after it is closed.
+    pub(crate) unsafe fn from_opened(context: NonNull<ffi::ibv_context>, device: Device) -> Self {
+        Self { inner: Arc::new(Inner { context, device }) }
+    }
+
+    /// The device that was opened.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// `ibv_query_device`: the device's limits.
+    ///
+    /// # Errors
+    ///
+    /// The error number of the provider.
+    ///
+    /// # References
+    ///
+    /// [ibv_query_device(3)](https://man7.org/linux/man-pages/man3/ibv_query_device.3.html)
+    #[doc(alias = "ibv_query_device")]
+    pub fn device_attributes(&self) -> Result<DeviceAttributes> {
+        let mut attributes = MaybeUninit::zeroed();
+        // SAFETY: the context is open and `attributes` has room for the structure.
+        let code = unsafe { ffi::ibv_query_device(self.as_raw(), attributes.as_mut_ptr()) };
+        zero_or_errno(code).map_err(|errno| errno.of("ibv_query_device", self.device().name()))?;
+        // SAFETY: all zeroes are a valid structure, and libibverbs wrote valid fields over them.
+        Ok(DeviceAttributes { attributes: unsafe { attributes.assume_init() } })
+    }
+
+    /// `ibv_query_port`: the attributes of a port. Ports count from 1.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the device has no such port.
+    ///
+    /// # References
+    ///
+    /// [ibv_query_port(3)](https://man7.org/linux/man-pages/man3/ibv_query_port.3.html)
+    #[doc(alias = "ibv_query_port")]
+    pub fn port(&self, port: u8) -> Result<PortAttributes> {
+        let mut attributes = MaybeUninit::zeroed();
+        // SAFETY: the context is open and `attributes` has room for the structure.
+        let code = unsafe { ffi::ibv_query_port(self.as_raw(), port, attributes.as_mut_ptr()) };
+        zero_or_errno(code).map_err(|errno| {
+            let remedy = match self.device_attributes() {
+                Ok(device) if !(1..=device.port_count()).contains(&port) => {
+                    format!("the ports of {} are 1 to {}", self.device().name(), device.port_count())
+                }
+                _ => String::new(),
+            };
+            errno.with_remedy("ibv_query_port", format_args!("{}, port {port}", self.device().name()), remedy)
+        })?;
+        // SAFETY: all zeroes are a valid structure, and libibverbs wrote valid fields over them.
+        Ok(PortAttributes { attributes: unsafe { attributes.assume_init() } })
+    }
+
+    /// The context in libibverbs' terms; valid as long as `self`, and not to be closed.
+    pub fn as_raw(&self) -> *mut ffi::ibv_context {
+        self.inner.context.as_ptr()
+    }
+
+    /// Whether both are handles to the same open device.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// The error of an object that was made from another context than `self`.
+    pub(crate) fn must_be(&self, other: &Self, verb: &'static str, argument: &'static str) -> Result<()> {
+        if self.is_same(other) {
+            return Ok(());
+        }
+        let value = format!("of another open of {}", other.device().name());
+        Err(Error::invalid(verb, argument, value, "all objects must come from one `Context`"))
+    }
+}
+
+impl AsFd for Context {
+    /// The file descriptor that becomes readable when an asynchronous event has arrived. It is for `poll` and its like;
+    /// reading from it would take events away.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the context, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(self.inner.context.as_ref().async_fd) }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("device", &self.device().name()).finish()
+    }
+}

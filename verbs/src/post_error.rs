@@ -1,0 +1,93 @@
+//! [`PostError`]: a queue that did not take all of its requests.
+
+use std::ffi::c_int;
+
+use crate::error::describe;
+
+/// A queue refused a request, and with it the rest of its chain.
+///
+/// A chain is taken from its first request on, so what was taken is a number; the requests after that are the caller's to
+/// post again or to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{verb}: {}", self.explain())]
+pub struct PostError {
+    pub(crate) verb: &'static str,
+    pub(crate) errno: c_int,
+    pub(crate) accepted: Option<usize>,
+    pub(crate) requests: usize,
+}
+
+/// Why a queue refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostErrorKind {
+    /// `ENOMEM`: the queue is full. A slot becomes free when a signaled request that was posted later than the one in it
+    /// has completed and was polled.
+    QueueFull,
+    /// `EINVAL`: a request that this queue cannot take, or a queue pair in a state in which it takes none.
+    Invalid,
+    /// Any other error number.
+    Other,
+}
+
+impl PostError {
+    /// How many requests, from the first one on, the device took and will complete.
+    ///
+    /// `None`: the provider did not say. Whoever owns the buffers then has to treat every request of the chain as taken.
+    pub fn accepted(&self) -> Option<usize> {
+        self.accepted
+    }
+
+    /// How many requests were posted in the call.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Why the request after the accepted ones was refused.
+    pub fn kind(&self) -> PostErrorKind {
+        match self.errno {
+            libc::ENOMEM => PostErrorKind::QueueFull,
+            libc::EINVAL => PostErrorKind::Invalid,
+            _ => PostErrorKind::Other,
+        }
+    }
+
+    /// The system's error number.
+    pub fn raw_os_error(&self) -> i32 {
+        self.errno
+    }
+
+    fn explain(&self) -> String {
+        let taken = match self.accepted {
+            Some(accepted) => format!("{accepted} of {} requests were taken", self.requests),
+            None => format!("it is unknown how many of {} requests were taken", self.requests),
+        };
+        let advice = match self.kind() {
+            PostErrorKind::QueueFull => {
+                "the queue is full: poll completions before posting more, and signal a request now and then, \
+                 since unsignaled ones free their slots only with a later signaled one"
+            }
+            PostErrorKind::Invalid => {
+                "the request has more scatter/gather entries than the queue pair was made for, or the state of the \
+                 queue pair does not allow it (receives: from INIT on; sends: from RTS on)"
+            }
+            PostErrorKind::Other => "see the manual page of the verb",
+        };
+        format!("{}; {taken}; {advice}", describe(self.errno))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_tells_what_was_taken_and_what_to_do() {
+        let full = PostError { verb: "ibv_post_send", errno: libc::ENOMEM, accepted: Some(3), requests: 8 };
+        assert_eq!(full.kind(), PostErrorKind::QueueFull);
+        assert!(full.to_string().contains("3 of 8 requests were taken; the queue is full"), "{full}");
+        let unknown = PostError { verb: "ibv_post_send", errno: libc::EINVAL, accepted: None, requests: 1 };
+        assert_eq!(unknown.kind(), PostErrorKind::Invalid);
+        assert!(unknown.to_string().contains("it is unknown how many of 1 requests"), "{unknown}");
+    }
+}

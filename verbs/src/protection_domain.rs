@@ -1,0 +1,82 @@
+//! [`ProtectionDomain`]: what groups memory and queue pairs.
+//!
+//! # Safety
+//!
+//! `Inner::pd` came from `ibv_alloc_pd`, is freed only when `Inner` is dropped, and every object made in the domain holds
+//! the `Inner`.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::ffi;
+use crate::returns::null_and_errno;
+
+struct Inner {
+    pd: NonNull<ffi::ibv_pd>,
+    // Closed after the domain is freed.
+    context: Context,
+}
+
+// SAFETY: a domain is only passed to libibverbs, which does not write to it.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the domain is alive, and every object made in it held us and is gone.
+        let code = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
+        debug_assert!(code == 0 || std::thread::panicking(), "ibv_dealloc_pd: errno {code}");
+    }
+}
+
+/// `struct ibv_pd`: a protection domain. A queue pair can use the memory regions of its own domain only, and its peers
+/// reach no other memory through it.
+///
+/// A clone is another handle to the same domain.
+#[doc(alias = "ibv_pd")]
+#[derive(Clone)]
+pub struct ProtectionDomain {
+    inner: Arc<Inner>,
+}
+
+impl Context {
+    /// `ibv_alloc_pd`: makes a protection domain.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: the device has no more of them.
+    ///
+    /// # References
+    ///
+    /// [ibv_alloc_pd(3)](https://man7.org/linux/man-pages/man3/ibv_alloc_pd.3.html)
+    #[doc(alias = "ibv_alloc_pd")]
+    pub fn create_protection_domain(&self) -> Result<ProtectionDomain> {
+        // SAFETY: the context is open.
+        let pd = null_and_errno(unsafe { ffi::ibv_alloc_pd(self.as_raw()) })
+            .map_err(|errno| errno.of("ibv_alloc_pd", self.device().name()))?;
+        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, context: self.clone() }) })
+    }
+}
+
+impl ProtectionDomain {
+    /// The context in which the domain was made.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The domain in libibverbs' terms; valid as long as `self`, and not to be freed.
+    pub fn as_raw(&self) -> *mut ffi::ibv_pd {
+        self.inner.pd.as_ptr()
+    }
+}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectionDomain").field("device", &self.context().device().name()).finish()
+    }
+}

@@ -1,0 +1,201 @@
+//! [`QueuePairBuilder`].
+//!
+//! # Safety
+//!
+//! `ibv_create_qp` is given a domain and queues that are alive and of one context.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::completion_queue::CompletionQueue;
+use crate::error::Result;
+use crate::ffi;
+use crate::protection_domain::ProtectionDomain;
+use crate::queue_pair::QueuePair;
+use crate::returns::{Errno, null_and_errno};
+use crate::transport::Transport;
+
+/// `struct ibv_qp_cap`: how many requests and scatter/gather entries the queues of a queue pair hold.
+#[doc(alias = "ibv_qp_cap")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueuePairCapabilities {
+    /// Requests in the send queue.
+    pub max_send_wr: u32,
+    /// Requests in the receive queue.
+    pub max_recv_wr: u32,
+    /// Scatter/gather entries in a request of the send queue.
+    pub max_send_sge: u32,
+    /// Scatter/gather entries in a request of the receive queue.
+    pub max_recv_sge: u32,
+    /// Bytes in an inline request.
+    pub max_inline_data: u32,
+}
+
+impl From<ffi::ibv_qp_cap> for QueuePairCapabilities {
+    fn from(cap: ffi::ibv_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
+        }
+    }
+}
+
+/// `ibv_create_qp` and its arguments. Made by [`QueuePair::builder`].
+#[must_use = "a builder makes nothing before `build` is called"]
+pub struct QueuePairBuilder<T: Transport> {
+    pd: ProtectionDomain,
+    send_cq: CompletionQueue,
+    recv_cq: CompletionQueue,
+    cap: ffi::ibv_qp_cap,
+    signal_all: bool,
+    transport: PhantomData<T>,
+}
+
+impl<T: Transport> QueuePairBuilder<T> {
+    pub(super) fn new(pd: &ProtectionDomain, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self {
+            pd: pd.clone(),
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            cap: ffi::ibv_qp_cap {
+                max_send_wr: 64,
+                max_recv_wr: 64,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            signal_all: false,
+            transport: PhantomData,
+        }
+    }
+
+    /// How many requests the send queue holds at least. Default: 64.
+    pub fn max_send_wr(mut self, requests: u32) -> Self {
+        self.cap.max_send_wr = requests;
+        self
+    }
+
+    /// How many requests the receive queue holds at least. Default: 64.
+    pub fn max_recv_wr(mut self, requests: u32) -> Self {
+        self.cap.max_recv_wr = requests;
+        self
+    }
+
+    /// How many scatter/gather entries a request of the send queue can have. Default: 1.
+    pub fn max_send_sge(mut self, entries: u32) -> Self {
+        self.cap.max_send_sge = entries;
+        self
+    }
+
+    /// How many scatter/gather entries a request of the receive queue can have. Default: 1.
+    pub fn max_recv_sge(mut self, entries: u32) -> Self {
+        self.cap.max_recv_sge = entries;
+        self
+    }
+
+    /// How many bytes an inline request can have. Default: 0.
+    pub fn max_inline_data(mut self, bytes: u32) -> Self {
+        self.cap.max_inline_data = bytes;
+        self
+    }
+
+    /// Whether each request of the send queue has a completion, as if it were
+    /// [`signaled`](crate::SendRequest::signaled). Default: no.
+    #[doc(alias = "sq_sig_all")]
+    pub fn signal_all(mut self, signal_all: bool) -> Self {
+        self.signal_all = signal_all;
+        self
+    }
+
+    /// `ibv_create_qp`: makes the queue pair, in state RESET. The device may round sizes up;
+    /// [`capabilities`](QueuePair::capabilities) tells what it gave.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a queue comes from another [`Context`](crate::Context)
+    ///   than the domain.
+    /// * `EINVAL`: a size is beyond the device's limit; the message names it.
+    /// * `ENOMEM`: the device has no more queue pairs, or no memory.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_qp(3)](https://man7.org/linux/man-pages/man3/ibv_create_qp.3.html); InfiniBand Architecture
+    /// Specification, volume 1, chapter 11.2.4.1.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn build(self) -> Result<QueuePair<T>> {
+        const VERB: &str = "ibv_create_qp";
+        let context = self.pd.context();
+        context.must_be(self.send_cq.context(), VERB, "send_cq")?;
+        context.must_be(self.recv_cq.context(), VERB, "recv_cq")?;
+        // SAFETY: all zeroes are a valid structure.
+        let mut attributes: ffi::ibv_qp_init_attr = unsafe { std::mem::zeroed() };
+        attributes.send_cq = self.send_cq.as_raw();
+        attributes.recv_cq = self.recv_cq.as_raw();
+        attributes.cap = self.cap;
+        attributes.qp_type = T::TYPE;
+        attributes.sq_sig_all = self.signal_all.into();
+        // SAFETY: the domain and both queues are alive and of one context.
+        let qp = null_and_errno(unsafe { ffi::ibv_create_qp(self.pd.as_raw(), &mut attributes) })
+            .map_err(|errno| errno.with_remedy(VERB, &self, self.remedy(errno)))?;
+        Ok(QueuePair {
+            qp,
+            capabilities: attributes.cap.into(),
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            pd: self.pd,
+            transport: PhantomData,
+        })
+    }
+
+    /// Which size is beyond the device's limit.
+    #[cold]
+    fn remedy(&self, errno: Errno) -> String {
+        if errno.0 == libc::ENOMEM {
+            return "the device is out of queue pairs or memory; see also `ulimit -l`".to_owned();
+        }
+        let Ok(device) = self.pd.context().device_attributes() else { return String::new() };
+        let (wr, sge) = (device.max_queue_pair_work_requests(), device.max_sge());
+        let name = self.pd.context().device().name();
+        let limits = [
+            ("max_send_wr", self.cap.max_send_wr, wr),
+            ("max_recv_wr", self.cap.max_recv_wr, wr),
+            ("max_send_sge", self.cap.max_send_sge, sge),
+            ("max_recv_sge", self.cap.max_recv_sge, sge),
+        ];
+        match limits.into_iter().find(|(_, asked, limit)| asked > limit) {
+            Some((cap, asked, limit)) => format!("{cap} is {asked}, and {name} takes at most {limit}"),
+            None if self.cap.max_inline_data > 0 => format!(
+                "no queue size is beyond {name}'s limits, so max_inline_data may be, of which devices do not tell: \
+                 ask for less, or for 0",
+            ),
+            None => String::new(),
+        }
+    }
+}
+
+impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cap = &self.cap;
+        write!(
+            f,
+            "{}, max_send_wr {}, max_recv_wr {}, max_send_sge {}, max_recv_sge {}, max_inline_data {}",
+            T::NAME,
+            cap.max_send_wr,
+            cap.max_recv_wr,
+            cap.max_send_sge,
+            cap.max_recv_sge,
+            cap.max_inline_data
+        )
+    }
+}
+
+impl<T: Transport> fmt::Debug for QueuePairBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueuePairBuilder({self})")
+    }
+}

@@ -1,0 +1,142 @@
+//! [`QueuePair`]: a send queue and a receive queue.
+//!
+//! # Safety
+//!
+//! `QueuePair::qp` came from `ibv_create_qp`, is of transport `T`, and is destroyed only when the `QueuePair` is dropped.
+//! The queues and the domain that it uses are held until then.
+#![allow(unsafe_code)]
+
+mod builder;
+mod connect;
+mod diagnose;
+mod post;
+mod state;
+mod transition;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::completion_queue::CompletionQueue;
+use crate::error::Result;
+use crate::ffi;
+use crate::protection_domain::ProtectionDomain;
+use crate::returns::zero_or_errno;
+use crate::transport::Transport;
+
+pub use builder::{QueuePairBuilder, QueuePairCapabilities};
+pub use connect::ConnectOptions;
+pub use state::QueuePairState;
+
+/// `struct ibv_qp`: a send queue and a receive queue of transport `T`.
+///
+/// Dropping it destroys the queue pair; requests in flight end without a completion.
+///
+/// # Examples
+///
+/// ```no_run
+/// use verbs::{ConnectOptions, Endpoint, GidFilter, QueuePair, Rc};
+///
+/// # fn exchange(local: Endpoint) -> Endpoint { local }
+/// # fn main() -> verbs::Result<()> {
+/// let context = verbs::devices()?.find(None)?.open()?;
+/// let pd = context.create_protection_domain()?;
+/// let cq = context.create_completion_queue(64)?;
+/// let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).max_send_wr(32).max_recv_wr(32).build()?;
+/// let local = qp.local_endpoint(1, &GidFilter::default())?;
+/// let remote = exchange(local.endpoint); // by TCP, say
+/// qp.connect(&local, &remote, &ConnectOptions::default())?;
+/// # Ok(()) }
+/// ```
+#[doc(alias = "ibv_qp")]
+pub struct QueuePair<T: Transport> {
+    qp: NonNull<ffi::ibv_qp>,
+    capabilities: QueuePairCapabilities,
+    // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
+    send_cq: CompletionQueue,
+    recv_cq: CompletionQueue,
+    pd: ProtectionDomain,
+    transport: PhantomData<T>,
+}
+
+// SAFETY: libibverbs takes the queue pair's locks in every verb that is given it, and we reach `qp` only through verbs, but
+// for fields that do not change.
+unsafe impl<T: Transport> Send for QueuePair<T> {}
+// SAFETY: as above.
+unsafe impl<T: Transport> Sync for QueuePair<T> {}
+
+impl<T: Transport> Drop for QueuePair<T> {
+    fn drop(&mut self) {
+        // SAFETY: the queue pair is alive, and is destroyed only here.
+        let code = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
+        debug_assert!(code == 0 || std::thread::panicking(), "ibv_destroy_qp: errno {code}");
+    }
+}
+
+impl<T: Transport> QueuePair<T> {
+    /// Begins to make a queue pair in `pd` whose completions go to `send_cq` and `recv_cq`, which may be the same.
+    pub fn builder(pd: &ProtectionDomain, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> QueuePairBuilder<T> {
+        QueuePairBuilder::new(pd, send_cq, recv_cq)
+    }
+
+    /// The number of the queue pair, 24 bits; unique on its device as long as it lives.
+    pub fn qp_num(&self) -> u32 {
+        // SAFETY: the queue pair is alive, and its number does not change.
+        unsafe { self.qp.as_ref().qp_num }
+    }
+
+    /// How many requests and scatter/gather entries the queues hold. The device may hold more than it tells.
+    pub fn capabilities(&self) -> QueuePairCapabilities {
+        self.capabilities
+    }
+
+    /// The domain in which the queue pair was made.
+    pub fn protection_domain(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    /// Where the completions of sends go.
+    pub fn send_cq(&self) -> &CompletionQueue {
+        &self.send_cq
+    }
+
+    /// Where the completions of receives go.
+    pub fn recv_cq(&self) -> &CompletionQueue {
+        &self.recv_cq
+    }
+
+    /// `ibv_query_qp`: the state that the queue pair is in. It may fall into [`ERROR`](QueuePairState::ERROR) by itself.
+    ///
+    /// # Errors
+    ///
+    /// The provider's error.
+    ///
+    /// # References
+    ///
+    /// [ibv_query_qp(3)](https://man7.org/linux/man-pages/man3/ibv_query_qp.3.html)
+    #[doc(alias = "ibv_query_qp")]
+    pub fn state(&self) -> Result<QueuePairState> {
+        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
+        // SAFETY: all zeroes are valid structures; the queue pair is alive and both outlive the call.
+        let (attributes, code) = unsafe {
+            let (mut attributes, mut initial) = (std::mem::zeroed::<ffi::ibv_qp_attr>(), std::mem::zeroed());
+            let code = ffi::ibv_query_qp(self.qp.as_ptr(), &mut attributes, mask.0 as i32, &mut initial);
+            (attributes, code)
+        };
+        zero_or_errno(code).map_err(|errno| errno.of("ibv_query_qp", format_args!("{self:?}")))?;
+        Ok(QueuePairState::from_raw(attributes.qp_state.0))
+    }
+
+    /// The queue pair in libibverbs' terms; valid as long as `self`, and not to be destroyed.
+    #[inline]
+    pub fn as_raw(&self) -> *mut ffi::ibv_qp {
+        self.qp.as_ptr()
+    }
+}
+
+impl<T: Transport> fmt::Debug for QueuePair<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = self.pd.context().device().name();
+        write!(f, "QueuePair({} {:#x} on {device})", T::NAME, self.qp_num())
+    }
+}

@@ -1,0 +1,227 @@
+//! [`SendRequest`]: what to send.
+//!
+//! # Safety
+//!
+//! A `SendRequest<'a, T>` names an operation that transport `T` has. The fields of `ibv_send_wr` that libibverbs reads for
+//! that operation are initialised; the others are not, and are never read. Its list of scatter/gather entries lives for
+//! `'a`, and each entry's region too.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use crate::ffi;
+use crate::ffi::ibv_wr_opcode as Opcode;
+use crate::local_slice::LocalSlice;
+use crate::remote_slice::RemoteSlice;
+use crate::transport::{Rc, Transport};
+
+/// `struct ibv_send_wr`: a request for the send queue of a queue pair of transport `T`.
+///
+/// `wr_id` is the program's own number; the request's completion carries it. A message is gathered from its local
+/// [`LocalSlice`]s in their order; an empty list is an empty message. A request that is not [`signaled`](Self::signaled)
+/// completes visibly only if it fails, unless the queue pair signals all.
+///
+/// # References
+///
+/// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html); InfiniBand Architecture Specification,
+/// volume 1, chapter 11.4.1.1.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use verbs::{QueuePair, Rc, LocalSlice, RemoteSlice, SendRequest};
+/// # fn example(qp: &QueuePair<Rc>, message: LocalSlice<'_>, remote: RemoteSlice) -> verbs::Result<()> {
+/// qp.post_send(&SendRequest::rdma_write(1, &[message], remote))?;
+/// qp.post_send(&SendRequest::send(2, &[message]).signaled())?;
+/// # Ok(()) }
+/// ```
+///
+/// A region cannot go away while a request that names it waits to be posted:
+///
+/// ```compile_fail,E0505
+/// # use verbs::{Buffer, MemoryRegion, QueuePair, Rc, SendRequest};
+/// # fn example(qp: &QueuePair<Rc>, region: MemoryRegion<Vec<u8>>) -> verbs::Result<()> {
+/// let slices = [region.slice(..)?];
+/// let request = SendRequest::send(1, &slices);
+/// drop(region);
+/// qp.post_send(&request)?;
+/// # Ok(()) }
+/// ```
+#[doc(alias = "ibv_send_wr")]
+#[must_use = "a request does nothing before it is posted"]
+#[repr(transparent)]
+pub struct SendRequest<'a, T: Transport = Rc> {
+    // Libibverbs takes requests by a pointer to mutable memory, hence the cell.
+    wr: UnsafeCell<MaybeUninit<ffi::ibv_send_wr>>,
+    slices: PhantomData<(&'a [LocalSlice<'a>], T)>,
+}
+
+// SAFETY: what the pointers in the request lead to is only read, and may be read from any thread.
+unsafe impl<T: Transport> Send for SendRequest<'_, T> {}
+
+impl<'a, T: Transport> SendRequest<'a, T> {
+    /// The fields that each operation has.
+    #[inline]
+    fn new(wr_id: u64, slices: &'a [LocalSlice<'a>], opcode: Opcode) -> Self {
+        let mut wr = MaybeUninit::<ffi::ibv_send_wr>::uninit();
+        let raw = wr.as_mut_ptr();
+        // More entries than an `int` holds are more than any device takes, and so is the largest `int`.
+        let num_sge = c_int::try_from(slices.len()).unwrap_or(c_int::MAX);
+        // SAFETY: `raw` points to memory for the structure. A `LocalSlice` is an `ibv_sge` and nothing more, and libibverbs
+        // does not write to the list.
+        unsafe {
+            (&raw mut (*raw).wr_id).write(wr_id);
+            (&raw mut (*raw).next).write(ptr::null_mut());
+            (&raw mut (*raw).sg_list).write(slices.as_ptr().cast_mut().cast());
+            (&raw mut (*raw).num_sge).write(num_sge);
+            (&raw mut (*raw).opcode).write(opcode);
+            (&raw mut (*raw).send_flags).write(0);
+        }
+        Self { wr: UnsafeCell::new(wr), slices: PhantomData }
+    }
+
+    #[inline]
+    fn with_imm(mut self, imm_data: u32) -> Self {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `raw` points to memory for the structure.
+        unsafe { (&raw mut (*raw).__bindgen_anon_1.imm_data).write(imm_data.to_be()) };
+        self
+    }
+
+    #[inline]
+    fn with_remote(mut self, remote: RemoteSlice) -> Self {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `raw` points to memory for the structure.
+        unsafe {
+            (&raw mut (*raw).wr.rdma.remote_addr).write(remote.address());
+            (&raw mut (*raw).wr.rdma.rkey).write(remote.rkey());
+        }
+        self
+    }
+
+    #[inline]
+    fn with_flag(mut self, flag: ffi::ibv_send_flags) -> Self {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `new` has initialised the flags.
+        unsafe { (*raw).send_flags |= flag.0 };
+        self
+    }
+
+    /// The request is to have a completion when it has succeeded. Slots of the send queue become free only when a later
+    /// signaled request has completed and was polled: signal one now and then.
+    #[doc(alias = "IBV_SEND_SIGNALED")]
+    #[inline]
+    pub fn signaled(self) -> Self {
+        self.with_flag(ffi::ibv_send_flags::IBV_SEND_SIGNALED)
+    }
+
+    /// The request is not to begin before the RDMA READs and atomics that were posted earlier have finished.
+    #[doc(alias = "IBV_SEND_FENCE")]
+    #[inline]
+    pub fn fenced(self) -> Self {
+        self.with_flag(ffi::ibv_send_flags::IBV_SEND_FENCE)
+    }
+
+    /// The peer's completion is a solicited one: it wakes a peer that waits for [`Notify::Solicited`](crate::Notify). For
+    /// SEND and RDMA WRITE with immediate.
+    #[doc(alias = "IBV_SEND_SOLICITED")]
+    #[inline]
+    pub fn solicited(self) -> Self {
+        self.with_flag(ffi::ibv_send_flags::IBV_SEND_SOLICITED)
+    }
+
+    /// The identifier that the completion will carry.
+    #[inline]
+    pub fn wr_id(&self) -> u64 {
+        // SAFETY: `new` has initialised the field.
+        unsafe { (*self.as_raw()).wr_id }
+    }
+
+    /// The request in libibverbs' terms; valid as long as `self`.
+    #[inline]
+    pub fn as_raw(&self) -> *mut ffi::ibv_send_wr {
+        self.wr.get().cast()
+    }
+}
+
+impl<'a> SendRequest<'a, Rc> {
+    /// SEND: a message into a receive that the peer has posted.
+    #[doc(alias = "IBV_WR_SEND")]
+    #[inline]
+    pub fn send(wr_id: u64, slices: &'a [LocalSlice<'a>]) -> Self {
+        Self::new(wr_id, slices, Opcode::IBV_WR_SEND)
+    }
+
+    /// SEND with 32 bits of immediate data, which the peer finds in its completion. In host byte order.
+    #[doc(alias = "IBV_WR_SEND_WITH_IMM")]
+    #[inline]
+    pub fn send_with_imm(wr_id: u64, slices: &'a [LocalSlice<'a>], imm_data: u32) -> Self {
+        Self::new(wr_id, slices, Opcode::IBV_WR_SEND_WITH_IMM).with_imm(imm_data)
+    }
+
+    /// RDMA WRITE: writes into the peer's memory from the beginning of `remote` on; the peer is not told. The peer's device
+    /// checks the range against its region, not against the length of `remote`.
+    #[doc(alias = "IBV_WR_RDMA_WRITE")]
+    #[inline]
+    pub fn rdma_write(wr_id: u64, slices: &'a [LocalSlice<'a>], remote: RemoteSlice) -> Self {
+        Self::new(wr_id, slices, Opcode::IBV_WR_RDMA_WRITE).with_remote(remote)
+    }
+
+    /// RDMA WRITE with 32 bits of immediate data, which use up a receive of the peer and are found in its completion. In
+    /// host byte order.
+    #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
+    #[inline]
+    pub fn rdma_write_with_imm(wr_id: u64, slices: &'a [LocalSlice<'a>], remote: RemoteSlice, imm_data: u32) -> Self {
+        Self::new(wr_id, slices, Opcode::IBV_WR_RDMA_WRITE_WITH_IMM).with_remote(remote).with_imm(imm_data)
+    }
+
+    /// RDMA READ: reads the peer's memory from the beginning of `remote` on, and scatters it to `slices`, whose regions need
+    /// [`LOCAL_WRITE`](crate::AccessFlags::LOCAL_WRITE).
+    #[doc(alias = "IBV_WR_RDMA_READ")]
+    #[inline]
+    pub fn rdma_read(wr_id: u64, slices: &'a [LocalSlice<'a>], remote: RemoteSlice) -> Self {
+        Self::new(wr_id, slices, Opcode::IBV_WR_RDMA_READ).with_remote(remote)
+    }
+}
+
+impl<T: Transport> fmt::Debug for SendRequest<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: `new` has initialised the fields.
+        let (opcode, num_sge) = unsafe { ((*self.as_raw()).opcode, (*self.as_raw()).num_sge) };
+        f.debug_struct("SendRequest")
+            .field("transport", &T::NAME)
+            .field("wr_id", &self.wr_id())
+            .field("opcode", &opcode)
+            .field("slices", &num_sge)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_what_its_operation_needs_in_the_order_of_the_wire() {
+        let slices = [LocalSlice::new(ptr::without_provenance(0x1000), 64, 7).unwrap(); 2];
+        let remote = RemoteSlice::new(0x2000, 64, 9).unwrap();
+        let request = SendRequest::rdma_write_with_imm(5, &slices, remote, 0x1122_3344).signaled().fenced();
+        // SAFETY: the constructor has initialised the fields that are read.
+        unsafe {
+            let wr = request.as_raw();
+            assert_eq!(((*wr).wr_id, (*wr).num_sge), (5, 2));
+            assert_eq!((*wr).opcode, Opcode::IBV_WR_RDMA_WRITE_WITH_IMM);
+            assert_eq!((*wr).__bindgen_anon_1.imm_data.to_ne_bytes(), [0x11, 0x22, 0x33, 0x44]);
+            assert_eq!(((*wr).wr.rdma.remote_addr, (*wr).wr.rdma.rkey), (0x2000, 9));
+            let flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 | ffi::ibv_send_flags::IBV_SEND_FENCE.0;
+            assert_eq!((*wr).send_flags, flags);
+            assert_eq!((*(*wr).sg_list.add(1)).length, 64);
+            assert!((*wr).next.is_null());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Saying what is done, before it is done.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+/// Prints a line about what xtask does, apart from what programs print.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => {
+        eprintln!("xtask: {}", format_args!($($argument)*))
+    };
+}
+
+/// Prints the command, runs it, and fails when it fails.
+///
+/// # Errors
+///
+/// It cannot be started, or its status is not 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let text = shell(command);
+    say!("$ {text}");
+    let status = command.status().with_context(|| format!("starting `{text}`"))?;
+    if !status.success() {
+        bail!("failed ({status}); to repeat it: {text}");
+    }
+    Ok(())
+}
+
+/// The command as one would type it.
+pub(crate) fn shell(command: &Command) -> String {
+    let mut words = Vec::new();
+    if let Some(folder) = command.get_current_dir() {
+        words.push(format!("cd {} &&", quote(&folder.to_string_lossy())));
+    }
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            words.push(format!("{}={}", name.to_string_lossy(), quote(&value.to_string_lossy())));
+        }
+    }
+    words.push(quote(&command.get_program().to_string_lossy()));
+    words.extend(command.get_args().map(|argument| quote(&argument.to_string_lossy())));
+    words.join(" ")
+}
+
+/// Quotes a word for the shell where it needs it.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

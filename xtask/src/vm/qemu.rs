@@ -1,0 +1,95 @@
+//! QEMU's command line.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::agent;
+
+/// What runs the guest's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accelerator {
+    /// The host's processor.
+    Kvm,
+    /// Software emulation.
+    Tcg,
+}
+
+/// What differs from machine to machine.
+#[derive(Debug)]
+pub(crate) struct Machine<'a> {
+    pub(crate) accelerator: Accelerator,
+    pub(crate) image: &'a Path,
+    pub(crate) initramfs: &'a Path,
+    /// The socket that carries the kernel's console.
+    pub(crate) console: &'a Path,
+    /// The socket that carries the agent's port.
+    pub(crate) agent: &'a Path,
+    pub(crate) writable: &'a Path,
+    pub(crate) memory_mib: u32,
+    /// The host's time-stamp counter, for a guest that has no other way to know.
+    pub(crate) tsc_khz: Option<u64>,
+}
+
+/// QEMU's arguments.
+pub(crate) fn arguments(machine: &Machine<'_>) -> Vec<OsString> {
+    let mut arguments = Arguments::default();
+    arguments.add(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    // The small machine: no PCI, no firmware tables to build, no option ROMs to wait for.
+    arguments.add(["-machine", "microvm,acpi=on,rtc=on"]);
+    match machine.accelerator {
+        Accelerator::Kvm => arguments.add(["-accel", "kvm", "-cpu", "max"]),
+        // Two processors each on a thread of its own, or two busy-polling programs wait for each other's time slices. Without
+        // 5-level page tables each walk is a level shorter; emulated carry-less multiplication is slower than rxe's plain CRC.
+        Accelerator::Tcg => arguments.add(["-accel", "tcg,thread=multi", "-cpu", "max,-la57,-pclmulqdq"]),
+    }
+    arguments.add(["-smp", "2", "-m", &format!("{}M", machine.memory_mib)]);
+    arguments.path("-kernel", "", machine.image, "");
+    arguments.path("-initrd", "", machine.initramfs, "");
+    let tsc = machine.tsc_khz.map(|khz| format!(" tsc_early_khz={khz}")).unwrap_or_default();
+    arguments.add(["-append", &format!("{KERNEL_ARGUMENTS}{tsc}")]);
+    arguments.path("-chardev", "socket,id=console,path=", machine.console, "");
+    arguments.add(["-serial", "chardev:console"]);
+    arguments.path("-chardev", "socket,id=agent,path=", machine.agent, "");
+    arguments.add(["-device", "virtio-serial-device"]);
+    arguments.add(["-device", &format!("virtserialport,chardev=agent,name={}", agent::PORT)]);
+    // One 9p share shows all of the host's file systems, whose inode numbers may clash.
+    arguments.add(["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"]);
+    arguments.add(["-device", "virtio-9p-device,fsdev=root,mount_tag=root"]);
+    arguments.path("-fsdev", "local,id=writable,path=", machine.writable, ",security_model=none,multidevs=remap");
+    arguments.add(["-device", &format!("virtio-9p-device,fsdev=writable,mount_tag={}", agent::WRITABLE_TAG)]);
+    arguments.0
+}
+
+/// `panic=-1` restarts at once, which `-no-reboot` turns into the end of QEMU; an oops counts as a panic, since rxe would limp on.
+/// The rest saves time at boot.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on \
+     tsc=reliable no_timer_check pci=off";
+
+/// The program's name.
+pub(crate) fn program() -> PathBuf {
+    PathBuf::from("qemu-system-x86_64")
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn add<'a>(&mut self, more: impl IntoIterator<Item = &'a str>) {
+        self.0.extend(more.into_iter().map(OsString::from));
+    }
+
+    /// Adds `flag` and a value with a path in it, in which QEMU wants commas doubled where the value is a list of options.
+    fn path(&mut self, flag: &str, before: &str, path: &Path, after: &str) {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        let mut value = before.as_bytes().to_vec();
+        for &byte in path.as_os_str().as_bytes() {
+            if byte == b',' && !before.is_empty() {
+                value.push(b',');
+            }
+            value.push(byte);
+        }
+        value.extend(after.as_bytes());
+        self.0.push(flag.into());
+        self.0.push(OsString::from_vec(value));
+    }
+}
