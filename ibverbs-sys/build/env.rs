@@ -24,20 +24,17 @@ pub(crate) fn paths(name: &str) -> Vec<PathBuf> {
     var(name).map(|value| env::split_paths(&value).collect()).unwrap_or_default()
 }
 
+/// Paths in the form of `PATH`.
+pub(crate) fn joined(paths: &[PathBuf]) -> String {
+    env::join_paths(paths).unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The value of a variable of pkg-config, which may be set for one target only.
 pub(crate) fn for_target(name: &str) -> Option<String> {
     let target = cargo("TARGET");
     let underscored = target.replace('-', "_");
-    let kind = if target == cargo("HOST") {
-        "HOST"
-    } else {
-        "TARGET"
-    };
-    let names = [
-        format!("{name}_{target}"),
-        format!("{name}_{underscored}"),
-        format!("{kind}_{name}"),
-        name.to_owned(),
-    ];
+    let kind = if target == cargo("HOST") { "HOST" } else { "TARGET" };
+    let names =
+        [format!("{name}_{target}"), format!("{name}_{underscored}"), format!("{kind}_{name}"), name.to_owned()];
     names.iter().find_map(|name| var(name))
 }

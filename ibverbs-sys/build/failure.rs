@@ -11,36 +11,19 @@ pub(crate) struct Packages {
     pub(crate) zypper: &'static str,
 }
 
-pub(crate) const PKG_CONFIG: Packages = Packages {
-    apt: "pkg-config",
-    dnf: "pkgconf-pkg-config",
-    pacman: "pkgconf",
-    zypper: "pkg-config",
-};
+pub(crate) const PKG_CONFIG: Packages =
+    Packages { apt: "pkg-config", dnf: "pkgconf-pkg-config", pacman: "pkgconf", zypper: "pkg-config" };
 
-pub(crate) const LIBCLANG: Packages = Packages {
-    apt: "libclang-dev",
-    dnf: "clang-devel",
-    pacman: "clang",
-    zypper: "clang-devel",
-};
+pub(crate) const LIBCLANG: Packages =
+    Packages { apt: "libclang-dev", dnf: "clang-devel", pacman: "clang", zypper: "clang-devel" };
 
 /// A C compiler with the C library's headers and the kernel's.
-pub(crate) const C: Packages = Packages {
-    apt: "gcc libc6-dev",
-    dnf: "gcc glibc-devel",
-    pacman: "gcc",
-    zypper: "gcc glibc-devel",
-};
+pub(crate) const C: Packages =
+    Packages { apt: "gcc libc6-dev", dnf: "gcc glibc-devel", pacman: "gcc", zypper: "gcc glibc-devel" };
 
 /// Ends the build because something is not installed. `alternative` is what else would help, if anything.
 pub(crate) fn missing(problem: &str, packages: &Packages, alternative: &str) -> ! {
-    let Packages {
-        apt,
-        dnf,
-        pacman,
-        zypper,
-    } = packages;
+    let Packages { apt, dnf, pacman, zypper } = packages;
     let mut message = format!(
         "{problem}\n\
          To install what is missing:\n    \

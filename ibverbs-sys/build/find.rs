@@ -17,6 +17,8 @@ pub(crate) struct Library {
     /// The variables that say where header and library are.
     pub(crate) include_var: &'static str,
     pub(crate) lib_var: &'static str,
+    /// The same two of a library that may be in the same folders.
+    pub(crate) sibling_vars: Option<[&'static str; 2]>,
     pub(crate) packages: Packages,
 }
 
@@ -31,6 +33,13 @@ pub(crate) struct Installed {
     pub(crate) version: Option<String>,
 }
 
+impl Library {
+    /// The file that the linker looks for.
+    fn file(&self) -> String {
+        format!("lib{}.so", self.link)
+    }
+}
+
 impl Installed {
     /// Links the library, dynamically: it loads its providers with `dlopen`, which a static program cannot do.
     pub(crate) fn print_link_lines(&self) {
@@ -39,13 +48,20 @@ impl Installed {
         }
         println!("cargo::rustc-link-lib=dylib={}", self.library.link);
     }
+
+    /// Lets the tests ask about the same headers and the same library.
+    pub(crate) fn print_for_tests(&self, prefix: &str) {
+        println!("cargo::rustc-env={prefix}_INCLUDE_DIRS={}", env::joined(&self.include_dirs));
+        println!("cargo::rustc-env={prefix}_LIB_DIRS={}", env::joined(&self.lib_dirs));
+    }
 }
 
 /// Finds `library`, or ends the build.
 pub(crate) fn find(library: &'static Library) -> Installed {
     refuse_static(library);
-    let include_dirs = env::paths(library.include_var);
-    let lib_dirs = env::paths(library.lib_var);
+    let [include_sibling, lib_sibling] = library.sibling_vars.map_or([None; 2], |vars| vars.map(Some));
+    let include_dirs = given(library.include_var, include_sibling, library.header);
+    let lib_dirs = given(library.lib_var, lib_sibling, &library.file());
     let header_is_given = !include_dirs.is_empty();
     let library_is_given = !lib_dirs.is_empty();
     if header_is_given {
@@ -54,17 +70,9 @@ pub(crate) fn find(library: &'static Library) -> Installed {
     if library_is_given {
         check_library(library, &lib_dirs);
     }
-    let mut installed = Installed {
-        library,
-        include_dirs,
-        lib_dirs,
-        version: None,
-    };
+    let mut installed = Installed { library, include_dirs, lib_dirs, version: None };
     if header_is_given && library_is_given {
-        installed.version = installed
-            .lib_dirs
-            .iter()
-            .find_map(|dir| version_beside(library, dir));
+        installed.version = installed.lib_dirs.iter().find_map(|dir| version_beside(library, dir));
     } else {
         let found = ask_pkg_config(library);
         if !header_is_given {
@@ -76,6 +84,20 @@ pub(crate) fn find(library: &'static Library) -> Installed {
         }
     }
     installed
+}
+
+/// The folders that the environment gives: in the library's own variable, or in its sibling's if `file` is there.
+fn given(own: &str, sibling: Option<&str>, file: &str) -> Vec<PathBuf> {
+    let dirs = env::paths(own);
+    if !dirs.is_empty() {
+        return dirs;
+    }
+    let dirs = sibling.map(env::paths).unwrap_or_default();
+    if has(&dirs, file) { dirs } else { Vec::new() }
+}
+
+fn has(dirs: &[PathBuf], file: &str) -> bool {
+    dirs.iter().any(|dir| dir.join(file).is_file())
 }
 
 fn refuse_static(library: &Library) {
@@ -93,74 +115,41 @@ fn refuse_static(library: &Library) {
 }
 
 fn check_header(library: &Library, dirs: &[PathBuf]) {
-    if !dirs.iter().any(|dir| dir.join(library.header).is_file()) {
-        let problem = format!(
-            "{} is set, but {} is not in {}.",
-            library.include_var,
-            library.header,
-            list(dirs)
-        );
-        failure::missing(
-            &problem,
-            &library.packages,
-            &format!("or correct {}.", library.include_var),
-        );
+    if !has(dirs, library.header) {
+        let problem = format!("{} is set, but {} is not in {}.", library.include_var, library.header, list(dirs));
+        failure::missing(&problem, &library.packages, &format!("or correct {}.", library.include_var));
     }
 }
 
 fn check_library(library: &Library, dirs: &[PathBuf]) {
-    let file = format!("lib{}.so", library.link);
-    if !dirs.iter().any(|dir| dir.join(&file).exists()) {
-        let problem = format!(
-            "{} is set, but {file} is not in {}.",
-            library.lib_var,
-            list(dirs)
-        );
-        failure::missing(
-            &problem,
-            &library.packages,
-            &format!("or correct {}.", library.lib_var),
-        );
+    let file = library.file();
+    if !has(dirs, &file) {
+        let problem = format!("{} is set, but {file} is not in {}.", library.lib_var, list(dirs));
+        failure::missing(&problem, &library.packages, &format!("or correct {}.", library.lib_var));
     }
 }
 
 fn list(dirs: &[PathBuf]) -> String {
-    dirs.iter()
-        .map(|dir| dir.display().to_string())
-        .collect::<Vec<_>>()
-        .join(" or ")
+    dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 /// The version in the `.pc` file of a library that was not found through pkg-config.
 fn version_beside(library: &Library, lib_dir: &Path) -> Option<String> {
-    let file = lib_dir
-        .join("pkgconfig")
-        .join(format!("{}.pc", library.pkg_config));
+    let file = lib_dir.join("pkgconfig").join(format!("{}.pc", library.pkg_config));
     let text = fs::read_to_string(file).ok()?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("Version:"))
-        .map(|version| version.trim().to_owned())
+    text.lines().find_map(|line| line.strip_prefix("Version:")).map(|version| version.trim().to_owned())
 }
 
 fn ask_pkg_config(library: &Library) -> pkg_config::Library {
     let mut config = pkg_config::Config::new();
     // The link lines come last, from us: they must follow the shims'.
-    let answer = config
-        .cargo_metadata(false)
-        .print_system_cflags(false)
-        .print_system_libs(false)
-        .probe(library.pkg_config);
-    let by_hand = format!(
-        "or set {} and {} to the folders where they are.",
-        library.include_var, library.lib_var
-    );
+    let answer =
+        config.cargo_metadata(false).print_system_cflags(false).print_system_libs(false).probe(library.pkg_config);
+    let by_hand = format!("or set {} and {} to the folders where they are.", library.include_var, library.lib_var);
     match answer {
         Ok(found) => found,
         Err(pkg_config::Error::Command { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-            let problem = format!(
-                "pkg-config is not installed, so {} cannot be found.",
-                library.pkg_config
-            );
+            let problem = format!("pkg-config is not installed, so {} cannot be found.", library.pkg_config);
             failure::missing(&problem, &failure::PKG_CONFIG, &by_hand)
         }
         Err(pkg_config::Error::CrossCompilation) => failure::stop(&format!(

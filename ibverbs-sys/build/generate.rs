@@ -46,25 +46,15 @@ pub(crate) fn generate(bound: &Bound, installed: &Installed) -> PathBuf {
     let mut builder = bindgen::builder()
         .header(utf8(&header))
         // Bindgen itself passes on the target.
-        .clang_args(
-            installed
-                .include_dirs
-                .iter()
-                .map(|dir| format!("-I{}", utf8(dir))),
-        )
-        .clang_args(
-            env::for_target("PKG_CONFIG_SYSROOT_DIR").map(|sysroot| format!("--sysroot={sysroot}")),
-        )
+        .clang_args(installed.include_dirs.iter().map(|dir| format!("-I{}", utf8(dir))))
+        .clang_args(sysroot_argument())
         .rust_target(RustTarget::stable(85, 0).unwrap_or_default())
         .formatter(Formatter::Prettyplease)
         .layout_tests(true)
         .derive_default(false)
         .impl_debug(true)
         .generate_cstr(true)
-        .default_enum_style(EnumVariation::NewType {
-            is_bitfield: false,
-            is_global: false,
-        })
+        .default_enum_style(EnumVariation::NewType { is_bitfield: false, is_global: false })
         .bitfield_enum(bound.bit_sets)
         // An enum without a name is matched by its members' names: plain integers.
         .constified_enum("[A-Z][A-Z0-9_]*")
@@ -82,14 +72,17 @@ pub(crate) fn generate(bound: &Bound, installed: &Installed) -> PathBuf {
     for header in bound.foreign_headers {
         builder = builder.blocklist_file(header);
     }
-    let bindings = builder
-        .generate()
-        .unwrap_or_else(|error| explain(&error.to_string(), &installed.library.packages));
+    let bindings = builder.generate().unwrap_or_else(|error| explain(&error.to_string(), &installed.library.packages));
     let file = out.join("bindings.rs");
     if let Err(error) = bindings.write_to_file(&file) {
         failure::stop(&format!("{} cannot be written: {error}", file.display()));
     }
     shims
+}
+
+/// The target's headers are in pkg-config's sysroot, if there is one: never take the host's instead.
+pub(crate) fn sysroot_argument() -> Option<String> {
+    env::for_target("PKG_CONFIG_SYSROOT_DIR").map(|sysroot| format!("--sysroot={sysroot}"))
 }
 
 /// Bindgen would panic where libclang is not there.
@@ -121,19 +114,9 @@ fn explain(error: &str, packages: &Packages) -> ! {
         let problem = format!("libclang was found without its own headers: {missing} is missing.");
         failure::missing(&problem, &failure::LIBCLANG, "");
     }
-    let packages = if ["infiniband/", "rdma/"]
-        .iter()
-        .any(|folder| missing.starts_with(folder))
-    {
-        packages
-    } else {
-        &failure::C
-    };
-    failure::missing(
-        &format!("the header {missing} was not found."),
-        packages,
-        "",
-    )
+    let packages =
+        if ["infiniband/", "rdma/"].iter().any(|folder| missing.starts_with(folder)) { packages } else { &failure::C };
+    failure::missing(&format!("the header {missing} was not found."), packages, "")
 }
 
 /// The header in clang's `fatal error: 'HEADER' file not found`.
@@ -143,9 +126,7 @@ fn missing_header(error: &str) -> Option<&str> {
 }
 
 fn utf8(path: &Path) -> &str {
-    path.to_str().unwrap_or_else(|| {
-        failure::stop(&format!("the path {} is not valid UTF-8", path.display()))
-    })
+    path.to_str().unwrap_or_else(|| failure::stop(&format!("the path {} is not valid UTF-8", path.display())))
 }
 
 #[derive(Debug)]
@@ -153,21 +134,13 @@ struct Callbacks;
 
 impl ParseCallbacks for Callbacks {
     /// What types from elsewhere can do. A lock works only where it was made, so it and what holds it cannot be copied.
-    fn blocklisted_type_implements_trait(
-        &self,
-        name: &str,
-        wanted: DeriveTrait,
-    ) -> Option<ImplementsTrait> {
+    fn blocklisted_type_implements_trait(&self, name: &str, wanted: DeriveTrait) -> Option<ImplementsTrait> {
         let can = match wanted {
             DeriveTrait::Debug => true,
             DeriveTrait::Copy => !name.contains("pthread"),
             _ => false,
         };
-        Some(if can {
-            ImplementsTrait::Yes
-        } else {
-            ImplementsTrait::No
-        })
+        Some(if can { ImplementsTrait::Yes } else { ImplementsTrait::No })
     }
 
     /// Bindgen would make the smallest type of the value that fits, and a negative one of the highest bit.
@@ -177,9 +150,6 @@ impl ParseCallbacks for Callbacks {
 
     /// C comments are not Markdown: they are shown as they were written.
     fn process_comment(&self, comment: &str) -> Option<String> {
-        Some(format!(
-            "```text\n{}\n```",
-            comment.trim().replace("```", "'''")
-        ))
+        Some(format!("```text\n{}\n```", comment.trim().replace("```", "'''")))
     }
 }

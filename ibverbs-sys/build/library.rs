@@ -10,6 +10,7 @@ pub(crate) const IBVERBS: Library = Library {
     header: "infiniband/verbs.h",
     include_var: "IBVERBS_INCLUDE_DIR",
     lib_var: "IBVERBS_LIB_DIR",
+    sibling_vars: None,
     packages: Packages {
         apt: "libibverbs-dev",
         dnf: "rdma-core-devel",
@@ -22,7 +23,8 @@ pub(crate) const BOUND: Bound = Bound {
     // `verbs_api.h` and `ib_user_ioctl_verbs.h` are parts of `verbs.h`.
     headers: r".*/infiniband/(verbs|verbs_api|ib_user_ioctl_verbs|sa|opcode)\.h",
     foreign_headers: &[],
-    bit_sets: "(ibv|ib_uverbs)_.*_(mask|flags2?|flag|bits|caps|fields)|ibv_pci_atomic_op_size|ibv_placement_type",
+    bit_sets: "(ibv|ib_uverbs)_.*_(mask|flags2?|flag|bits|caps|fields)|ibv_pci_atomic_op_size|ibv_placement_type|\
+        ib_uverbs_core_support|(ibv|ib_uverbs)_qp_attach_comp_cntr_op",
     left_out: &[
         // C code that calls these gets a macro of the same name: `src/macros.rs` has what the macro does.
         "ibv_query_port",

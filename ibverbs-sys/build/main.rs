@@ -18,5 +18,6 @@ fn main() {
     shims::compile(&BOUND, &inline_functions, &installed);
     // After the shims, which call into the library: a linker with --as-needed drops a library that nothing before it needs.
     installed.print_link_lines();
-    installed.print_metadata(&release);
+    release.print_metadata(&installed);
+    installed.print_for_tests("IBVERBS_SYS");
 }

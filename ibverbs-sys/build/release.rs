@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::env;
+use crate::failure;
 use crate::find::Installed;
 
 /// The releases that added something to the header, each with a word that only it and later ones have.
@@ -21,7 +23,7 @@ use crate::find::Installed;
 /// | 64 | `ibv_alloc_buf`, `ibv_free_buf`, `ibv_reg_buf_mr` |
 /// | 65 | completion counters: `ibv_create_comp_cntr` and its like, `ibv_export_buf_dmabuf_fd` |
 ///
-/// Release 60 changed only librdmacm; `verbs.h` got `IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY` in it.
+/// What is new in release 60 is librdmacm's; of `verbs.h` only `IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY`.
 const RELEASES: [(u32, &str); 9] = [
     (45, "ibv_wr_flush"),
     (46, "ibv_query_qp_data_in_order_flags"),
@@ -43,10 +45,18 @@ const USUAL_FOLDERS: [&str; 2] = ["/usr/local/include", "/usr/include"];
 /// A release of rdma-core.
 pub(crate) struct Release(u32);
 
-/// The release that `installed` belongs to.
+/// The release that `installed` belongs to. One that is too old ends the build.
 pub(crate) fn of(installed: &Installed) -> Release {
     let told = installed.version.as_deref().and_then(from_version);
-    Release(told.unwrap_or_else(|| from_header(installed)))
+    let release = told.unwrap_or_else(|| from_header(installed));
+    if release < OLDEST {
+        failure::stop(&format!(
+            "rdma-core {release} is installed, and these bindings need release {OLDEST} or later.\n\
+             Install a newer one, and set {} and {} to its folders if it is not the system's.",
+            installed.library.include_var, installed.library.lib_var,
+        ));
+    }
+    Release(release)
 }
 
 /// pkg-config's `1.14.44.0` is release 44: the first two numbers name the newest set of symbols.
@@ -56,26 +66,16 @@ fn from_version(version: &str) -> Option<u32> {
 
 /// Without pkg-config, the newest release whose word the header has; what lies between two of them looks the same.
 fn from_header(installed: &Installed) -> u32 {
-    let folders = installed
-        .include_dirs
-        .iter()
-        .map(PathBuf::as_path)
-        .chain(USUAL_FOLDERS.map(Path::new));
+    let folders = installed.include_dirs.iter().map(PathBuf::as_path).chain(USUAL_FOLDERS.map(Path::new));
     let mut paths = folders.map(|folder| folder.join(installed.library.header));
-    let text = paths
-        .find_map(|path| fs::read_to_string(path).ok())
-        .unwrap_or_default();
+    let text = paths.find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let known = RELEASES.iter().rev().find(|(_, word)| text.contains(word));
     known.map_or(OLDEST, |(release, _)| *release)
 }
 
 impl Release {
     fn cfgs(&self) -> Vec<String> {
-        RELEASES
-            .iter()
-            .filter(|(release, _)| *release <= self.0)
-            .map(|(release, _)| cfg(*release))
-            .collect()
+        RELEASES.iter().filter(|(release, _)| *release <= self.0).map(|(release, _)| cfg(*release)).collect()
     }
 
     /// Declares every cfg and sets those that hold.
@@ -87,22 +87,16 @@ impl Release {
             println!("cargo::rustc-cfg={name}");
         }
     }
+
+    /// What the crates that depend on this one get to know, as `DEP_IBVERBS_*`.
+    pub(crate) fn print_metadata(&self, installed: &Installed) {
+        println!("cargo::metadata=VERSION={}", self.0);
+        println!("cargo::metadata=CFGS={}", self.cfgs().join(","));
+        println!("cargo::metadata=ALL_CFGS={}", RELEASES.map(|(release, _)| cfg(release)).join(","));
+        println!("cargo::metadata=INCLUDE={}", env::joined(&installed.include_dirs));
+    }
 }
 
 fn cfg(release: u32) -> String {
     format!("rdma_core_{release}")
-}
-
-impl Installed {
-    /// What the crates that depend on this one get to know, as `DEP_IBVERBS_*`.
-    pub(crate) fn print_metadata(&self, release: &Release) {
-        println!("cargo::metadata=VERSION={}", release.0);
-        println!("cargo::metadata=CFGS={}", release.cfgs().join(","));
-        println!(
-            "cargo::metadata=ALL_CFGS={}",
-            RELEASES.map(|(release, _)| cfg(release)).join(",")
-        );
-        let include = std::env::join_paths(&self.include_dirs).unwrap_or_default();
-        println!("cargo::metadata=INCLUDE={}", include.to_string_lossy());
-    }
 }

@@ -2,7 +2,7 @@
  * verbs.h hides three exported functions behind macros of the same name. A C program calls the macro, so each function here is what
  * the macro does, called by the name that the macro hides.
  */
-#include <infiniband/verbs.h>
+#include "macros.h"
 
 int ibv_query_port__ibverbs_sys(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr)
 {

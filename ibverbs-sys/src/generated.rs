@@ -14,7 +14,6 @@
     clippy::undocumented_unsafe_blocks
 )]
 
-#[allow(unused_imports)]
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 
 use crate::{__be16, __be32, __be64};

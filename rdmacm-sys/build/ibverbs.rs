@@ -6,9 +6,7 @@ use crate::env;
 
 /// Where `infiniband/verbs.h` is, unless the compiler finds it by itself.
 pub(crate) fn include_dirs() -> Vec<PathBuf> {
-    std::env::split_paths(&env::cargo("DEP_IBVERBS_INCLUDE"))
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .collect()
+    std::env::split_paths(&env::cargo("DEP_IBVERBS_INCLUDE")).filter(|dir| !dir.as_os_str().is_empty()).collect()
 }
 
 /// The cfgs of `ibverbs-sys`.
@@ -24,17 +22,10 @@ pub(crate) fn print_cfgs() {
 /// The same for the crates that depend on this one.
 pub(crate) fn print_metadata() {
     for key in ["VERSION", "CFGS", "ALL_CFGS"] {
-        println!(
-            "cargo::metadata={key}={}",
-            env::cargo(&format!("DEP_IBVERBS_{key}"))
-        );
+        println!("cargo::metadata={key}={}", env::cargo(&format!("DEP_IBVERBS_{key}")));
     }
 }
 
 fn names(variable: &str) -> Vec<String> {
-    env::cargo(variable)
-        .split(',')
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    env::cargo(variable).split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

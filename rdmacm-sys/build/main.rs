@@ -22,4 +22,5 @@ fn main() {
     // After the shims, which call into the library: a linker with --as-needed drops a library that nothing before it needs.
     installed.print_link_lines();
     ibverbs::print_metadata();
+    installed.print_for_tests("RDMACM_SYS");
 }

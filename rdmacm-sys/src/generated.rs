@@ -14,10 +14,11 @@
     clippy::undocumented_unsafe_blocks
 )]
 
+// Newer releases need more of them than older ones.
 #[allow(unused_imports)]
 use libc::{
-    fd_set, in6_addr, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
-    socklen_t, timeval,
+    epoll_event, fd_set, in6_addr, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, sockaddr_in, sockaddr_in6,
+    sockaddr_storage, socklen_t, timeval,
 };
 
 use ibverbs_sys::*;

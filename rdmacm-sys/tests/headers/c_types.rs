@@ -1,0 +1,1 @@
+../../../ibverbs-sys/tests/headers/c_types.rs
