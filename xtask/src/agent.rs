@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -31,7 +31,10 @@ pub(crate) fn serve() -> Result<()> {
     let writer = Arc::new(Mutex::new(port.try_clone()?));
     let send = move |report: &Report| {
         // The host is gone when this fails; the reading side notices and ends.
-        let _ = wire::report(&mut *writer.lock().unwrap_or_else(|poison| poison.into_inner()), report);
+        let _ = wire::report(
+            &mut *writer.lock().unwrap_or_else(|poison| poison.into_inner()),
+            report,
+        );
     };
     let send = Arc::new(send);
     let events = Arc::clone(&send);
@@ -42,7 +45,7 @@ pub(crate) fn serve() -> Result<()> {
     let mut furnished = None;
     while let Some(order) = wire::receive_order(&mut port)? {
         match order {
-            Order::Furnish(furniture) => match furnish(&furniture) {
+            Order::Furnish(furniture) => match furnish(&furniture).and_then(|()| await_devices()) {
                 Ok(()) => {
                     furnished = Some(furniture);
                     send(&Report::Ready);
@@ -53,7 +56,10 @@ pub(crate) fn serve() -> Result<()> {
                 Ok(program) => {
                     running.insert(id, program);
                 }
-                Err(error) => send(&Report::Program(Event::NotStarted { id, reason: error.to_string() })),
+                Err(error) => send(&Report::Program(Event::NotStarted {
+                    id,
+                    reason: error.to_string(),
+                })),
             },
             Order::Feed { id, bytes } => {
                 if let Some(program) = running.get_mut(&id) {
@@ -113,19 +119,47 @@ fn find_port() -> Result<PathBuf> {
     bail!("no virtio port is called {PORT}")
 }
 
+/// How long `/init` may take over the devices, which it makes while this program starts.
+const DEVICES_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `/init` has made the devices.
+fn await_devices() -> Result<()> {
+    let path = "/run/xtask.devices";
+    let deadline = Instant::now() + DEVICES_DEADLINE;
+    while Instant::now() < deadline {
+        match fs::read_to_string(path).unwrap_or_default().trim() {
+            "" => thread::sleep(Duration::from_millis(5)),
+            "ready" => return Ok(()),
+            problem => bail!("{problem}"),
+        }
+    }
+    bail!("the RDMA devices were not there after {DEVICES_DEADLINE:?}")
+}
+
 /// Mounts the writable share over the same folder of the read-only root.
 fn furnish(furniture: &Furniture) -> Result<()> {
     // Programs must hear of a full disk when they write, so writes go straight to the host. Kernels from 6.4 on call that
     // `readahead`; older ones do it under `mmap` and do not know the other word.
     let mut result = Ok(());
     for cache in ["readahead", "mmap"] {
-        let options = format!("trans=virtio,version=9p2000.L,msize=524288,cache={cache}");
+        let options = format!("trans=virtio,version=9p2000.L,msize=512000,cache={cache}");
         let options = std::ffi::CString::new(options)?;
         let flags = MountFlags::NOATIME;
-        result = rustix::mount::mount(WRITABLE_TAG, &furniture.writable, "9p", flags, options.as_c_str());
+        result = rustix::mount::mount(
+            WRITABLE_TAG,
+            &furniture.writable,
+            "9p",
+            flags,
+            options.as_c_str(),
+        );
         if result.is_ok() {
             break;
         }
     }
-    result.with_context(|| format!("mounting the shared folder {}", furniture.writable.display()))
+    result.with_context(|| {
+        format!(
+            "mounting the shared folder {}",
+            furniture.writable.display()
+        )
+    })
 }

@@ -23,7 +23,9 @@ fn is_cargos(name: &str) -> bool {
 
 /// The environment that a program started here gets: ours, without what cargo put there for us.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().filter(|(name, _)| !name.to_str().is_some_and(is_cargos)).collect()
+    std::env::vars_os()
+        .filter(|(name, _)| !name.to_str().is_some_and(is_cargos))
+        .collect()
 }
 
 /// Runs `command` in the guest and returns its status.
@@ -35,7 +37,10 @@ pub(crate) fn run(vm: Vm, command: &[OsString], timeout: Option<Duration>) -> Re
     let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let input = if interactive {
         let size = rustix::termios::tcgetwinsize(std::io::stdout())?;
-        Input::Terminal { rows: size.ws_row, columns: size.ws_col }
+        Input::Terminal {
+            rows: size.ws_row,
+            columns: size.ws_col,
+        }
     } else {
         Input::Pipe
     };
@@ -53,7 +58,14 @@ pub(crate) fn run(vm: Vm, command: &[OsString], timeout: Option<Duration>) -> Re
         let mut buffer = [0; 4096];
         loop {
             let length = std::io::stdin().read(&mut buffer).unwrap_or(0);
-            if orders.send(Order::Feed { id: 1, bytes: buffer[..length].to_vec() }).is_err() || length == 0 {
+            if orders
+                .send(Order::Feed {
+                    id: 1,
+                    bytes: buffer[..length].to_vec(),
+                })
+                .is_err()
+                || length == 0
+            {
                 return;
             }
         }
@@ -68,13 +80,19 @@ fn watch(mut vm: Vm, timeout: Option<Duration>) -> Result<i32> {
     loop {
         let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match vm.news(patience) {
-            Some(News::Program(Event::Output { stream: Stream::Output, bytes, .. })) => {
+            Some(News::Program(Event::Output {
+                stream: Stream::Output,
+                bytes,
+                ..
+            })) => {
                 let mut to = std::io::stdout().lock();
                 to.write_all(&bytes).and_then(|()| to.flush())?;
             }
-            Some(News::Program(Event::Output { stream: Stream::Error, bytes, .. })) => {
-                std::io::stderr().write_all(&bytes)?
-            }
+            Some(News::Program(Event::Output {
+                stream: Stream::Error,
+                bytes,
+                ..
+            })) => std::io::stderr().write_all(&bytes)?,
             Some(News::Program(Event::Ended { outcome, .. })) => {
                 vm.power_off();
                 return Ok(outcome.code());
@@ -92,7 +110,10 @@ fn watch(mut vm: Vm, timeout: Option<Duration>) -> Result<i32> {
             Some(News::Ready | News::Alive | News::Broken(_)) => {}
             None => {
                 vm.power_off();
-                bail!("not finished after {} s: the machine was switched off", timeout.unwrap_or_default().as_secs());
+                bail!(
+                    "not finished after {} s: the machine was switched off",
+                    timeout.unwrap_or_default().as_secs()
+                );
             }
         }
     }

@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// Development tasks of the RDMA workspace.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", version, max_term_width = 110)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    max_term_width = 110
+)]
 pub(crate) struct Flags {
     #[command(subcommand)]
     pub(crate) task: Task,
@@ -34,7 +39,12 @@ pub(crate) enum VmTask {
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) machine: MachineFlags,

@@ -31,9 +31,13 @@ fn dispatch(flags: Flags) -> anyhow::Result<i32> {
     match flags.task {
         Task::Vm(VmTask::Exec(exec)) => {
             let workspace = workspace::Workspace::find()?;
-            let options = vm::Options { target: workspace.target, memory_mib: exec.machine.memory };
+            let options = vm::Options {
+                target: workspace.target,
+                memory_mib: exec.machine.memory,
+            };
             let vm = vm::Vm::boot(&options)?;
-            let timeout = (exec.machine.timeout > 0).then(|| Duration::from_secs(exec.machine.timeout));
+            let timeout =
+                (exec.machine.timeout > 0).then(|| Duration::from_secs(exec.machine.timeout));
             exec::run(vm, &exec.command, timeout)
         }
         Task::Agent => agent::serve().map(|()| 0),

@@ -26,10 +26,15 @@ impl Workspace {
     ///
     /// There is no workspace here.
     pub(crate) fn find() -> Result<Self> {
-        let output =
-            cargo().args(["metadata", "--format-version", "1", "--no-deps"]).output().context("starting cargo")?;
+        let output = cargo()
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .output()
+            .context("starting cargo")?;
         if !output.status.success() {
-            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "cargo metadata failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         serde_json::from_slice(&output.stdout).context("reading what cargo metadata says")
     }

@@ -41,7 +41,21 @@ impl Archive {
         let name_size = u32::try_from(name.len() + 1).expect("a short name");
         // Magic; then inode, mode, uid, gid, links, time, size, device of the file, device it stands for, name's size, checksum.
         self.bytes.extend(b"070701");
-        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        let fields = [
+            self.entries,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            size,
+            0,
+            0,
+            device.0,
+            device.1,
+            name_size,
+            0,
+        ];
         for field in fields {
             self.bytes.extend(format!("{field:08x}").as_bytes());
         }

@@ -11,10 +11,22 @@ use anyhow::{Context as _, Result, bail};
 
 /// Compression formats of kernels, by their first bytes, and the program that unpacks each.
 const FORMATS: &[(&[u8], &[&str])] = &[
-    (b"\xfd7zXZ\0", &["xz", "--decompress", "--stdout", "--single-stream"]),
-    (b"\x28\xb5\x2f\xfd", &["zstd", "--decompress", "--stdout", "--quiet"]),
-    (b"\x02\x21\x4c\x18", &["lz4", "--decompress", "--stdout", "--quiet"]),
-    (b"\x1f\x8b\x08", &["gzip", "--decompress", "--stdout", "--quiet"]),
+    (
+        b"\xfd7zXZ\0",
+        &["xz", "--decompress", "--stdout", "--single-stream"],
+    ),
+    (
+        b"\x28\xb5\x2f\xfd",
+        &["zstd", "--decompress", "--stdout", "--quiet"],
+    ),
+    (
+        b"\x02\x21\x4c\x18",
+        &["lz4", "--decompress", "--stdout", "--quiet"],
+    ),
+    (
+        b"\x1f\x8b\x08",
+        &["gzip", "--decompress", "--stdout", "--quiet"],
+    ),
 ];
 
 /// Writes the ELF kernel inside `image` to `output`.
@@ -24,7 +36,8 @@ const FORMATS: &[(&[u8], &[&str])] = &[
 /// The image is not a bzImage, is compressed in a way that is not known here, or lacks the entry point that QEMU starts.
 pub(crate) fn extract(image: &Path, output: &Path) -> Result<()> {
     let bytes = fs::read(image).with_context(|| format!("reading {}", image.display()))?;
-    let payload = payload(&bytes).with_context(|| format!("{} is not a bzImage", image.display()))?;
+    let payload =
+        payload(&bytes).with_context(|| format!("{} is not a bzImage", image.display()))?;
     let Some((_, command)) = FORMATS.iter().find(|(magic, _)| payload.starts_with(magic)) else {
         bail!("{} is compressed in an unknown way", image.display());
     };
@@ -37,7 +50,8 @@ pub(crate) fn extract(image: &Path, output: &Path) -> Result<()> {
 
 /// The compressed kernel in a bzImage: the header has its place, counted from the end of the setup sectors, and its length.
 fn payload(image: &[u8]) -> Option<&[u8]> {
-    let number = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
+    let number =
+        |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
     if image.get(0x202..0x206)? != b"HdrS" {
         return None;
     }

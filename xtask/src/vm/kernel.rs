@@ -6,22 +6,31 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Modules the guest needs, in the order in which they are loaded; what they depend on goes before them. One that is built into
-/// the kernel is left out.
-const WANTED: &[&str] = &[
-    "virtio_mmio",
-    "virtio_console",
-    "9pnet_virtio",
-    "9p",
-    "overlay",
-    "veth",
-    // rxe computes its checksums through the kernel's generic table, and no dependency says so.
-    "crc32_generic",
-    "rdma_rxe",
-    "ib_uverbs",
-    "rdma_ucm",
-    "ib_umad",
-];
+/// The two lots in which the guest loads its modules: the second while the host's files are being mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Files,
+    Devices,
+}
+
+impl Stage {
+    /// What is loaded, in this order; what it depends on goes before it. What is built into the kernel is left out.
+    fn wanted(self) -> &'static [&'static str] {
+        match self {
+            Self::Files => &["virtio_mmio", "virtio_console", "9pnet_virtio", "9p", "overlay"],
+            // rxe computes its checksums through the kernel's generic table (`crc32_generic`), and no dependency says so.
+            Self::Devices => &["veth", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad"],
+        }
+    }
+
+    /// Where in the guest the list lies.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Files => "modules-first",
+            Self::Devices => "modules-then",
+        }
+    }
+}
 
 /// A kernel on this host's disk.
 #[derive(Clone, Debug)]
@@ -47,14 +56,20 @@ impl Kernel {
     /// # Errors
     ///
     /// `modules.dep` cannot be read, or lacks one of them.
-    pub(crate) fn boot_modules(&self) -> Result<Vec<Module>> {
+    pub(crate) fn boot_modules(&self, stage: Stage) -> Result<Vec<Module>> {
         let read = |name: &str| {
             let path = self.modules.join(name);
             fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
         };
-        let paths = load_order(WANTED, &read("modules.dep")?, &read("modules.builtin")?)
+        let paths = load_order(stage.wanted(), &read("modules.dep")?, &read("modules.builtin")?)
             .with_context(|| format!("kernel {}", self.release))?;
-        Ok(paths.into_iter().map(|path| Module { name: module_name(&path), path: self.modules.join(path) }).collect())
+        Ok(paths
+            .into_iter()
+            .map(|path| Module {
+                name: module_name(&path),
+                path: self.modules.join(path),
+            })
+            .collect())
     }
 }
 
@@ -86,6 +101,9 @@ fn load_order(wanted: &[&str], dependencies: &str, builtin: &str) -> Result<Vec<
 
 /// `kernel/net/9p/9p.ko.xz` is the module `9p`; dashes and underscores mean the same.
 fn module_name(path: &str) -> String {
-    let file = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    let file = Path::new(path)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     file.split('.').next().unwrap_or_default().replace('-', "_")
 }

@@ -92,7 +92,9 @@ impl Console {
     }
 
     fn panicked(&self) -> bool {
-        self.lines.iter().any(|line| line.contains("Kernel panic - not syncing"))
+        self.lines
+            .iter()
+            .any(|line| line.contains("Kernel panic - not syncing"))
     }
 
     fn tail(&self) -> String {
@@ -100,7 +102,10 @@ impl Console {
         let mut text: Vec<&str> = self.lines.iter().skip(skip).map(String::as_str).collect();
         let partial = String::from_utf8_lossy(&self.partial);
         text.push(&partial);
-        text.iter().filter(|line| !line.is_empty()).map(|line| format!("  | {line}\n")).collect()
+        text.iter()
+            .filter(|line| !line.is_empty())
+            .map(|line| format!("  | {line}\n"))
+            .collect()
     }
 }
 
@@ -114,13 +119,18 @@ impl Vm {
         let clock = clock::Measurement::begin();
         let kernel = fetch::kernel(&options.target)?;
         let network = Network::pair();
-        let folder = tempfile::Builder::new().prefix("xtask-vm-").tempdir().context("making a temporary folder")?;
+        let folder = tempfile::Builder::new()
+            .prefix("xtask-vm-")
+            .tempdir()
+            .context("making a temporary folder")?;
         let agent = std::env::current_exe().context("finding this program")?;
         let archive = initramfs::build(Path::new("/usr/bin/busybox"), &kernel, &network, &agent)?;
         let initramfs = folder.path().join("initramfs");
-        fs::write(&initramfs, archive).with_context(|| format!("writing {}", initramfs.display()))?;
+        fs::write(&initramfs, archive)
+            .with_context(|| format!("writing {}", initramfs.display()))?;
 
-        let (console_path, agent_path) = (folder.path().join("console"), folder.path().join("agent"));
+        let (console_path, agent_path) =
+            (folder.path().join("console"), folder.path().join("agent"));
         let machine = qemu::Machine {
             accelerator: Accelerator::Tcg,
             image: &kernel.image,
@@ -131,19 +141,25 @@ impl Vm {
             memory_mib: options.memory_mib,
             tsc_khz: Some(clock.khz()),
         };
-        say!("booting Linux {} in QEMU (software emulation)", kernel.release);
+        say!(
+            "booting Linux {} in QEMU (software emulation)",
+            kernel.release
+        );
         let started = Instant::now();
         let mut vm = Self::start(&machine, folder)?;
-        vm.order(Order::Furnish(Furniture { writable: options.target.clone() }));
+        vm.order(Order::Furnish(Furniture {
+            writable: options.target.clone(),
+        }));
         loop {
             match vm.news(Some(BOOT_DEADLINE.saturating_sub(started.elapsed()))) {
                 Some(News::Ready) => break,
                 Some(News::Broken(reason)) => bail!("the guest cannot be set up: {reason}"),
                 Some(News::Gone) => return Err(vm.obituary()),
                 Some(_) => {}
-                None => {
-                    bail!("the guest was not ready after {BOOT_DEADLINE:?}; its console said:\n{}", vm.console_tail())
-                }
+                None => bail!(
+                    "the guest was not ready after {BOOT_DEADLINE:?}; its console said:\n{}",
+                    vm.console_tail()
+                ),
             }
         }
         say!("ready after {:.1} s", started.elapsed().as_secs_f64());
@@ -151,19 +167,29 @@ impl Vm {
     }
 
     fn start(machine: &qemu::Machine<'_>, folder: TempDir) -> Result<Self> {
-        let listen = |path: &Path| UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()));
+        let listen = |path: &Path| {
+            UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))
+        };
         let (console_end, agent_end) = (listen(machine.console)?, listen(machine.agent)?);
         let errors_path = folder.path().join("qemu.log");
-        let errors = fs::File::create(&errors_path).with_context(|| format!("creating {}", errors_path.display()))?;
+        let errors = fs::File::create(&errors_path)
+            .with_context(|| format!("creating {}", errors_path.display()))?;
         let mut command = Command::new(qemu::program());
-        command.args(qemu::arguments(machine)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        command
+            .args(qemu::arguments(machine))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors);
         // Ctrl-C at the terminal is for us: the guest is to be switched off in good order.
         command.process_group(0);
-        let mut qemu = die_with_us(&mut command).spawn().context("starting qemu-system-x86_64")?;
+        let mut qemu = die_with_us(&mut command)
+            .spawn()
+            .context("starting qemu-system-x86_64")?;
 
         let console = Arc::new(Mutex::new(Console::default()));
         let (tell, news) = channel();
-        let connect = |listener: &UnixListener, qemu: &mut Child| accept(listener, qemu, &errors_path);
+        let connect =
+            |listener: &UnixListener, qemu: &mut Child| accept(listener, qemu, &errors_path);
         let console_stream = connect(&console_end, &mut qemu)?;
         let agent_stream = connect(&agent_end, &mut qemu)?;
         {
@@ -197,7 +223,13 @@ impl Vm {
             }
         });
         forward_signals(signals)?;
-        Ok(Self { qemu, orders, news, console, _folder: folder })
+        Ok(Self {
+            qemu,
+            orders,
+            news,
+            console,
+            _folder: folder,
+        })
     }
 
     /// Tells the guest to do something; a guest that is gone reports so as news.
@@ -231,13 +263,23 @@ impl Vm {
     pub(crate) fn obituary(&mut self) -> anyhow::Error {
         // The console's last words travel on a socket of their own.
         thread::sleep(Duration::from_millis(200));
-        let console = self.console.lock().unwrap_or_else(|poison| poison.into_inner());
-        let what = if console.panicked() { "the guest's kernel panicked" } else { "the guest ended by itself" };
+        let console = self
+            .console
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let what = if console.panicked() {
+            "the guest's kernel panicked"
+        } else {
+            "the guest ended by itself"
+        };
         anyhow::anyhow!("{what}; its console said:\n{}", console.tail())
     }
 
     fn console_tail(&self) -> String {
-        self.console.lock().unwrap_or_else(|poison| poison.into_inner()).tail()
+        self.console
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+            .tail()
     }
 
     /// Switches the machine off in good order, so that all files written reach the host.
@@ -268,7 +310,10 @@ fn listen_to_console(mut stream: UnixStream, console: &Mutex<Console>, tell: &Se
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return,
-            Ok(length) => console.lock().unwrap_or_else(|poison| poison.into_inner()).add(&buffer[..length]),
+            Ok(length) => console
+                .lock()
+                .unwrap_or_else(|poison| poison.into_inner())
+                .add(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => return,
         }
@@ -292,7 +337,10 @@ fn accept(listener: &UnixListener, qemu: &mut Child, errors: &Path) -> Result<Un
             Err(error) => return Err(error).context("waiting for QEMU"),
         }
         if let Some(status) = qemu.try_wait()? {
-            bail!("QEMU ended at once ({status}): {}", fs::read_to_string(errors).unwrap_or_default().trim());
+            bail!(
+                "QEMU ended at once ({status}): {}",
+                fs::read_to_string(errors).unwrap_or_default().trim()
+            );
         }
         if Instant::now() > deadline {
             let _ = qemu.kill();
@@ -308,7 +356,11 @@ fn die_with_us(command: &mut Command) -> &mut Command {
     let arm = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // We may have died before the line above.
-        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+        if rustix::process::getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(ErrorKind::BrokenPipe.into())
+        }
     };
     // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; `arm` makes two system calls and
     // neither allocates nor takes a lock.

@@ -10,11 +10,19 @@ pub(crate) struct End {
 }
 
 /// The first device.
-pub(crate) const FIRST: End =
-    End { interface: "v0", device: "rxe0", address: "192.0.2.1", link_address: "52:54:00:12:34:01" };
+pub(crate) const FIRST: End = End {
+    interface: "v0",
+    device: "rxe0",
+    address: "192.0.2.1",
+    link_address: "52:54:00:12:34:01",
+};
 /// The second.
-pub(crate) const SECOND: End =
-    End { interface: "v1", device: "rxe1", address: "192.0.2.2", link_address: "52:54:00:12:34:02" };
+pub(crate) const SECOND: End = End {
+    interface: "v1",
+    device: "rxe1",
+    address: "192.0.2.2",
+    link_address: "52:54:00:12:34:02",
+};
 
 /// RoCE's largest MTU is 4096 bytes; its headers come on top.
 const MTU: u32 = 4500;
@@ -29,7 +37,10 @@ pub(crate) struct Network {
 impl Network {
     /// Both ends in one kernel, on a veth pair.
     pub(crate) fn pair() -> Self {
-        Self { hostname: "rxe", ends: vec![FIRST, SECOND] }
+        Self {
+            hostname: "rxe",
+            ends: vec![FIRST, SECOND],
+        }
     }
 
     /// What `ip -batch` reads.
@@ -47,14 +58,29 @@ impl Network {
             line("rule del pref 0".into());
             for (index, (own, peer)) in [(one, other), (other, one)].into_iter().enumerate() {
                 let table = 101 + index;
-                line(format!("address add {}/24 dev {}", own.address, own.interface));
+                line(format!(
+                    "address add {}/24 dev {}",
+                    own.address, own.interface
+                ));
                 line(format!("link set {} up", own.interface));
-                line(format!("rule add pref {} iif {} lookup local", 1 + index, own.interface));
-                line(format!("rule add pref {} from {} to {} lookup {table}", 3 + index, own.address, peer.address));
+                line(format!(
+                    "rule add pref {} iif {} lookup local",
+                    1 + index,
+                    own.interface
+                ));
+                line(format!(
+                    "rule add pref {} from {} to {} lookup {table}",
+                    3 + index,
+                    own.address,
+                    peer.address
+                ));
             }
             for (index, (own, peer)) in [(one, other), (other, one)].into_iter().enumerate() {
                 let table = 101 + index;
-                line(format!("route add {} dev {} src {} table {table}", peer.address, own.interface, own.address));
+                line(format!(
+                    "route add {} dev {} src {} table {table}",
+                    peer.address, own.interface, own.address
+                ));
                 line(format!(
                     "neighbour add {} lladdr {} dev {} nud permanent",
                     peer.address, peer.link_address, own.interface
@@ -67,6 +93,14 @@ impl Network {
 
     /// What `rdma -batch` reads.
     pub(crate) fn rdma_batch(&self) -> String {
-        self.ends.iter().map(|end| format!("link add {} type rxe netdev {}\n", end.device, end.interface)).collect()
+        self.ends
+            .iter()
+            .map(|end| {
+                format!(
+                    "link add {} type rxe netdev {}\n",
+                    end.device, end.interface
+                )
+            })
+            .collect()
     }
 }

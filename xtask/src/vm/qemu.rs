@@ -33,37 +33,67 @@ pub(crate) struct Machine<'a> {
 /// QEMU's arguments.
 pub(crate) fn arguments(machine: &Machine<'_>) -> Vec<OsString> {
     let mut arguments = Arguments::default();
-    arguments.add(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    arguments.add([
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
     // The small machine: no PCI, no firmware tables to build, no option ROMs to wait for.
     arguments.add(["-machine", "microvm,acpi=on,rtc=on"]);
     match machine.accelerator {
         Accelerator::Kvm => arguments.add(["-accel", "kvm", "-cpu", "max"]),
         // Two processors each on a thread of its own, or two busy-polling programs wait for each other's time slices. Without
         // 5-level page tables each walk is a level shorter; emulated carry-less multiplication is slower than rxe's plain CRC.
-        Accelerator::Tcg => arguments.add(["-accel", "tcg,thread=multi", "-cpu", "max,-la57,-pclmulqdq"]),
+        Accelerator::Tcg => {
+            arguments.add(["-accel", "tcg,thread=multi", "-cpu", "max,-la57,-pclmulqdq"])
+        }
     }
     arguments.add(["-smp", "2", "-m", &format!("{}M", machine.memory_mib)]);
     arguments.path("-kernel", "", machine.image, "");
     arguments.path("-initrd", "", machine.initramfs, "");
-    let tsc = machine.tsc_khz.map(|khz| format!(" tsc_early_khz={khz}")).unwrap_or_default();
+    let tsc = machine
+        .tsc_khz
+        .map(|khz| format!(" tsc_early_khz={khz} lpj={}", khz * 4))
+        .unwrap_or_default();
     arguments.add(["-append", &format!("{KERNEL_ARGUMENTS}{tsc}")]);
     arguments.path("-chardev", "socket,id=console,path=", machine.console, "");
     arguments.add(["-serial", "chardev:console"]);
     arguments.path("-chardev", "socket,id=agent,path=", machine.agent, "");
     arguments.add(["-device", "virtio-serial-device"]);
-    arguments.add(["-device", &format!("virtserialport,chardev=agent,name={}", agent::PORT)]);
+    arguments.add([
+        "-device",
+        &format!("virtserialport,chardev=agent,name={}", agent::PORT),
+    ]);
     // One 9p share shows all of the host's file systems, whose inode numbers may clash.
-    arguments.add(["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"]);
+    arguments.add([
+        "-fsdev",
+        "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+    ]);
     arguments.add(["-device", "virtio-9p-device,fsdev=root,mount_tag=root"]);
-    arguments.path("-fsdev", "local,id=writable,path=", machine.writable, ",security_model=none,multidevs=remap");
-    arguments.add(["-device", &format!("virtio-9p-device,fsdev=writable,mount_tag={}", agent::WRITABLE_TAG)]);
+    arguments.path(
+        "-fsdev",
+        "local,id=writable,path=",
+        machine.writable,
+        ",security_model=none,multidevs=remap",
+    );
+    arguments.add([
+        "-device",
+        &format!(
+            "virtio-9p-device,fsdev=writable,mount_tag={}",
+            agent::WRITABLE_TAG
+        ),
+    ]);
     arguments.0
 }
 
 /// `panic=-1` restarts at once, which `-no-reboot` turns into the end of QEMU; an oops counts as a panic, since rxe would limp on.
-/// The rest saves time at boot.
+/// The rest saves time at boot: self-tests, security layers and protections that nobody attacks here, waits for other processors
+/// to notice a change.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on \
-     tsc=reliable no_timer_check pci=off";
+     tsc=reliable no_timer_check pci=off cryptomgr.notests lsm= audit=0 rodata=off rcupdate.rcu_expedited=1 \
+     initcall_blacklist=init_kprobe_trace,crypto_kdf108_init,slab_sysfs_init";
 
 /// The program's name.
 pub(crate) fn program() -> PathBuf {
