@@ -156,3 +156,7 @@ mod tests {
         is_send::<ReceiveRequest<'_>>();
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
