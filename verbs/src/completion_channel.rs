@@ -53,8 +53,7 @@ unsafe impl Sync for Inner {}
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the channel is alive, and every queue on it held us and is gone.
-        let code = unsafe { ffi::ibv_destroy_comp_channel(self.channel.as_ptr()) };
-        debug_assert!(code == 0 || std::thread::panicking(), "ibv_destroy_comp_channel: errno {code}");
+        let _ = unsafe { ffi::ibv_destroy_comp_channel(self.channel.as_ptr()) };
     }
 }
 

@@ -32,8 +32,7 @@ unsafe impl Sync for Inner {}
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the context is open, and every object made from it held us and is gone.
-        let code = unsafe { ffi::ibv_close_device(self.context.as_ptr()) };
-        debug_assert!(code == 0 || std::thread::panicking(), "ibv_close_device: {code}");
+        let _ = unsafe { ffi::ibv_close_device(self.context.as_ptr()) };
     }
 }
 

@@ -6,7 +6,6 @@
 //! dropped.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +16,7 @@ use crate::buffer::{Buffer, BufferMut};
 /// Zeroed memory that begins at a page boundary, straight from the kernel.
 ///
 /// A device needs fewer translation entries for it than for memory from the heap, and none of its pages is shared with
-/// another object; with huge pages a large region is registered many times faster.
+/// another object.
 #[derive(Debug)]
 pub struct Mapping {
     data: NonNull<u8>,
@@ -30,29 +29,15 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes in pages of the usual size.
+    /// Maps `length` bytes.
     ///
     /// # Errors
     ///
     /// * `EINVAL`: `length` is 0.
     /// * `ENOMEM`: there is no memory.
     pub fn new(length: usize) -> io::Result<Self> {
-        Self::map(length, 0)
-    }
-
-    /// Maps `length` bytes in huge pages of the system's default size, of which `length` must be a multiple.
-    ///
-    /// # Errors
-    ///
-    /// * `EINVAL`: `length` is 0.
-    /// * `ENOMEM`: there are not enough huge pages; reserve some in `/proc/sys/vm/nr_hugepages`.
-    pub fn huge(length: usize) -> io::Result<Self> {
-        Self::map(length, libc::MAP_HUGETLB)
-    }
-
-    fn map(length: usize, flags: c_int) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let data = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         if data == libc::MAP_FAILED {
@@ -66,8 +51,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nobody can reach it any more.
-        let code = unsafe { libc::munmap(self.data.as_ptr().cast(), self.length) };
-        debug_assert!(code == 0 || std::thread::panicking(), "munmap: {}", io::Error::last_os_error());
+        let _ = unsafe { libc::munmap(self.data.as_ptr().cast(), self.length) };
     }
 }
 

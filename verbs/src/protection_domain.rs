@@ -29,8 +29,7 @@ unsafe impl Sync for Inner {}
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the domain is alive, and every object made in it held us and is gone.
-        let code = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
-        debug_assert!(code == 0 || std::thread::panicking(), "ibv_dealloc_pd: errno {code}");
+        let _ = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
     }
 }
 

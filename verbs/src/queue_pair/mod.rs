@@ -68,8 +68,7 @@ unsafe impl<T: Transport> Sync for QueuePair<T> {}
 impl<T: Transport> Drop for QueuePair<T> {
     fn drop(&mut self) {
         // SAFETY: the queue pair is alive, and is destroyed only here.
-        let code = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
-        debug_assert!(code == 0 || std::thread::panicking(), "ibv_destroy_qp: errno {code}");
+        let _ = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
     }
 }
 
