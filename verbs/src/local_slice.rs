@@ -12,6 +12,14 @@ use crate::range::resolve;
 ///
 /// It borrows its region, so the region cannot be deregistered, nor written to, before the request is posted. After that
 /// the device may still use the range: deregistering waits for it.
+///
+/// ```compile_fail,E0502
+/// # fn example(mut region: verbs::MemoryRegion<Vec<u8>>) -> verbs::Result<()> {
+/// let entry = region.slice(..16)?;
+/// region.write_at(0, b"too early")?;
+/// assert_eq!(entry.len(), 16);
+/// # Ok(()) }
+/// ```
 #[doc(alias = "ibv_sge")]
 #[doc(alias = "scatter gather")]
 #[derive(Clone, Copy)]

@@ -96,6 +96,24 @@ impl<B: Buffer> Drop for Inner<B> {
 /// assert_eq!(entry.len(), 5);
 /// # Ok(()) }
 /// ```
+///
+/// Memory that may go away before the region cannot be registered:
+///
+/// ```compile_fail,E0597
+/// # fn example(pd: verbs::ProtectionDomain) -> verbs::Result<()> {
+/// let mut buffer = [0; 64];
+/// let region = pd.register(&mut buffer[..], verbs::AccessFlags::LOCAL_WRITE)?;
+/// # Ok(()) }
+/// ```
+///
+/// Nor can memory that the program shares be written to through its region:
+///
+/// ```compile_fail,E0277
+/// # fn example(pd: verbs::ProtectionDomain) -> verbs::Result<()> {
+/// let mut region = pd.register(&b"constant"[..], verbs::AccessFlags::empty())?;
+/// region.write_at(0, b"changed")?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "ibv_mr")]
 pub struct MemoryRegion<B: Buffer> {
     inner: Arc<Inner<B>>,

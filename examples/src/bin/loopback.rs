@@ -1,4 +1,5 @@
 //! Two queue pairs of one device, connected to each other: the shortest program that moves data.
+#![forbid(unsafe_code)]
 
 use verbs::{AccessFlags, ConnectOptions, GidFilter, QueuePair, Rc, ReceiveRequest, SendRequest, WorkCompletion};
 

@@ -1,5 +1,7 @@
 //! Ping-pong between two RC queue pairs, as `ibv_rc_pingpong` has it: each end also works with the C program as its peer.
 
+#![forbid(unsafe_code)]
+
 mod options;
 mod traffic;
 
