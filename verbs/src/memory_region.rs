@@ -108,7 +108,7 @@ impl<B: Buffer> Drop for Inner<B> {
 ///
 /// Nor can memory that the program shares be written to through its region:
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail,E0599
 /// # fn example(pd: verbs::ProtectionDomain) -> verbs::Result<()> {
 /// let mut region = pd.register(&b"constant"[..], verbs::AccessFlags::empty())?;
 /// region.write_at(0, b"changed")?;
