@@ -31,10 +31,7 @@ pub(crate) fn serve() -> Result<()> {
     let writer = Arc::new(Mutex::new(port.try_clone()?));
     let send = move |report: &Report| {
         // The host is gone when this fails; the reading side notices and ends.
-        let _ = wire::report(
-            &mut *writer.lock().unwrap_or_else(|poison| poison.into_inner()),
-            report,
-        );
+        let _ = wire::report(&mut *writer.lock().unwrap_or_else(|poison| poison.into_inner()), report);
     };
     let send = Arc::new(send);
     let events = Arc::clone(&send);
@@ -56,10 +53,7 @@ pub(crate) fn serve() -> Result<()> {
                 Ok(program) => {
                     running.insert(id, program);
                 }
-                Err(error) => send(&Report::Program(Event::NotStarted {
-                    id,
-                    reason: error.to_string(),
-                })),
+                Err(error) => send(&Report::Program(Event::NotStarted { id, reason: error.to_string() })),
             },
             Order::Feed { id, bytes } => {
                 if let Some(program) = running.get_mut(&id) {
@@ -145,21 +139,10 @@ fn furnish(furniture: &Furniture) -> Result<()> {
         let options = format!("trans=virtio,version=9p2000.L,msize=512000,cache={cache}");
         let options = std::ffi::CString::new(options)?;
         let flags = MountFlags::NOATIME;
-        result = rustix::mount::mount(
-            WRITABLE_TAG,
-            &furniture.writable,
-            "9p",
-            flags,
-            options.as_c_str(),
-        );
+        result = rustix::mount::mount(WRITABLE_TAG, &furniture.writable, "9p", flags, options.as_c_str());
         if result.is_ok() {
             break;
         }
     }
-    result.with_context(|| {
-        format!(
-            "mounting the shared folder {}",
-            furniture.writable.display()
-        )
-    })
+    result.with_context(|| format!("mounting the shared folder {}", furniture.writable.display()))
 }

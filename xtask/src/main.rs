@@ -1,20 +1,29 @@
-//! Development tasks.
+//! Development tasks: set-up, tests, examples, and the virtual machine with an RDMA device.
+#![deny(unsafe_code)]
 
 mod agent;
+mod ci;
+mod device;
 mod exec;
 mod flags;
+mod place;
 mod process;
+mod run;
+mod setup;
 mod step;
+mod test;
 mod vm;
 mod wire;
 mod workspace;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
+use anyhow::Result;
 use clap::Parser as _;
 
 use flags::{Flags, Task, VmTask};
+use setup::Purpose;
+use workspace::Workspace;
 
 fn main() -> ExitCode {
     match dispatch(Flags::parse()) {
@@ -22,23 +31,31 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(255)),
         Err(error) => {
             say!("error: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(vm::Interrupted(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(255)),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
 
-fn dispatch(flags: Flags) -> anyhow::Result<i32> {
+fn dispatch(flags: Flags) -> Result<i32> {
     match flags.task {
-        Task::Vm(VmTask::Exec(exec)) => {
-            let workspace = workspace::Workspace::find()?;
-            let options = vm::Options {
-                target: workspace.target,
-                memory_mib: exec.machine.memory,
+        Task::Setup(setup) => setup::run(setup.check),
+        Task::Test(test) => test::run(&test),
+        Task::Ci(test) => ci::run(&test),
+        Task::Run(run) => run::run(&run),
+        Task::Vm(task) => {
+            let (machine, command) = match task {
+                // The shell of the user, if it is one that the host has; as a login shell it would change folders.
+                VmTask::Shell(machine) => {
+                    (machine, vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())])
+                }
+                VmTask::Exec(exec) => (exec.machine, exec.command),
             };
-            let vm = vm::Vm::boot(&options)?;
-            let timeout =
-                (exec.machine.timeout > 0).then(|| Duration::from_secs(exec.machine.timeout));
-            exec::run(vm, &exec.command, timeout)
+            setup::ensure(Purpose::Run)?;
+            let options = machine.options(&Workspace::find()?);
+            exec::run(&options, &command, machine.limit(None))
         }
         Task::Agent => agent::serve().map(|()| 0),
     }

@@ -90,19 +90,9 @@ impl std::fmt::Display for Outcome {
 /// What happened to the program that was started under the number `id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    Output {
-        id: u32,
-        stream: Stream,
-        bytes: Vec<u8>,
-    },
-    Ended {
-        id: u32,
-        outcome: Outcome,
-    },
-    NotStarted {
-        id: u32,
-        reason: String,
-    },
+    Output { id: u32, stream: Stream, bytes: Vec<u8> },
+    Ended { id: u32, outcome: Outcome },
+    NotStarted { id: u32, reason: String },
 }
 
 /// Where events go; called from several threads.
@@ -158,12 +148,7 @@ impl Running {
 }
 
 fn size(rows: u16, columns: u16) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 /// Starts `program`; all that happens to it goes to `sink` under the number `id`, its end last.
@@ -181,10 +166,7 @@ pub(crate) fn start(id: u32, program: &Program, sink: &Sink) -> io::Result<Runni
             // util-linux makes the terminal the program's controlling one, in a session of its own.
             command = Command::new("setsid");
             command.arg("--ctty").arg(&program.path);
-            command
-                .stdin(slave.try_clone()?)
-                .stdout(slave.try_clone()?)
-                .stderr(slave);
+            command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
             terminal = Some(master);
         }
         Input::Null => {
@@ -195,20 +177,10 @@ pub(crate) fn start(id: u32, program: &Program, sink: &Sink) -> io::Result<Runni
         }
     }
     if terminal.is_none() {
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     }
-    command
-        .args(&program.arguments)
-        .current_dir(&program.folder);
-    command.env_clear().envs(
-        program
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value)),
-    );
+    command.args(&program.arguments).current_dir(&program.folder);
+    command.env_clear().envs(program.environment.iter().map(|(name, value)| (name, value)));
     let mut child = command.spawn()?;
     // The command keeps the slave end open, which would hide the program's end from the master.
     drop(command);
@@ -235,11 +207,7 @@ pub(crate) fn start(id: u32, program: &Program, sink: &Sink) -> io::Result<Runni
             let mut buffer = vec![0; 64 << 10];
             // A terminal's master reports its end as an error, a pipe as 0.
             while let Ok(length @ 1..) = read(&mut source, &mut buffer) {
-                sink(Event::Output {
-                    id,
-                    stream,
-                    bytes: buffer[..length].to_vec(),
-                });
+                sink(Event::Output { id, stream, bytes: buffer[..length].to_vec() });
             }
             drop(open);
         });

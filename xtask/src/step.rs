@@ -20,9 +20,7 @@ macro_rules! say {
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let text = shell(command);
     say!("$ {text}");
-    let status = command
-        .status()
-        .with_context(|| format!("starting `{text}`"))?;
+    let status = command.status().with_context(|| format!("starting `{text}`"))?;
     if !status.success() {
         bail!("failed ({status}); to repeat it: {text}");
     }
@@ -37,19 +35,11 @@ pub(crate) fn shell(command: &Command) -> String {
     }
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            words.push(format!(
-                "{}={}",
-                name.to_string_lossy(),
-                quote(&value.to_string_lossy())
-            ));
+            words.push(format!("{}={}", name.to_string_lossy(), quote(&value.to_string_lossy())));
         }
     }
     words.push(quote(&command.get_program().to_string_lossy()));
-    words.extend(
-        command
-            .get_args()
-            .map(|argument| quote(&argument.to_string_lossy())),
-    );
+    words.extend(command.get_args().map(|argument| quote(&argument.to_string_lossy())));
     words.join(" ")
 }
 

@@ -84,19 +84,13 @@ pub(crate) fn receive_order(from: &mut impl Read) -> io::Result<Option<Order>> {
     };
     Ok(Some(match kind {
         b'F' => Order::Furnish(value(&bytes)?),
-        b'S' => Order::Start {
-            id,
-            program: value(&bytes)?,
-        },
+        b'S' => Order::Start { id, program: value(&bytes)? },
         b'I' => Order::Feed { id, bytes },
         b'W' => {
             let (rows, columns) = value(&bytes)?;
             Order::Resize { id, rows, columns }
         }
-        b'K' => Order::Signal {
-            id,
-            signal: value(&bytes)?,
-        },
+        b'K' => Order::Signal { id, signal: value(&bytes)? },
         b'Q' => Order::PowerOff,
         _ => return Err(invalid(format!("unknown order {kind}"))),
     }))
@@ -111,20 +105,10 @@ pub(crate) fn report(to: &mut impl Write, report: &Report) -> io::Result<()> {
     match report {
         Report::Ready => frame(to, b'r', 0, &[]),
         Report::Broken(reason) => frame(to, b'b', 0, reason.as_bytes()),
-        Report::Program(Event::Output {
-            id,
-            stream: Stream::Output,
-            bytes,
-        }) => frame(to, b'o', *id, bytes),
-        Report::Program(Event::Output {
-            id,
-            stream: Stream::Error,
-            bytes,
-        }) => frame(to, b'e', *id, bytes),
+        Report::Program(Event::Output { id, stream: Stream::Output, bytes }) => frame(to, b'o', *id, bytes),
+        Report::Program(Event::Output { id, stream: Stream::Error, bytes }) => frame(to, b'e', *id, bytes),
         Report::Program(Event::Ended { id, outcome }) => frame(to, b'x', *id, &json(outcome)?),
-        Report::Program(Event::NotStarted { id, reason }) => {
-            frame(to, b'n', *id, reason.as_bytes())
-        }
+        Report::Program(Event::NotStarted { id, reason }) => frame(to, b'n', *id, reason.as_bytes()),
     }
 }
 
@@ -141,24 +125,10 @@ pub(crate) fn receive_report(from: &mut impl Read) -> io::Result<Option<Report>>
     Ok(Some(match kind {
         b'r' => Report::Ready,
         b'b' => Report::Broken(text(&bytes)),
-        b'o' => Report::Program(Event::Output {
-            id,
-            stream: Stream::Output,
-            bytes,
-        }),
-        b'e' => Report::Program(Event::Output {
-            id,
-            stream: Stream::Error,
-            bytes,
-        }),
-        b'x' => Report::Program(Event::Ended {
-            id,
-            outcome: value::<Outcome>(&bytes)?,
-        }),
-        b'n' => Report::Program(Event::NotStarted {
-            id,
-            reason: text(&bytes),
-        }),
+        b'o' => Report::Program(Event::Output { id, stream: Stream::Output, bytes }),
+        b'e' => Report::Program(Event::Output { id, stream: Stream::Error, bytes }),
+        b'x' => Report::Program(Event::Ended { id, outcome: value::<Outcome>(&bytes)? }),
+        b'n' => Report::Program(Event::NotStarted { id, reason: text(&bytes) }),
         _ => return Err(invalid(format!("unknown report {kind}"))),
     }))
 }

@@ -33,8 +33,7 @@ impl Measurement {
         thread::sleep(WINDOW.saturating_sub(self.at.elapsed()));
         let (at, counter) = sample();
         let nanoseconds = at.duration_since(self.at).as_nanos();
-        u64::try_from(u128::from(counter.wrapping_sub(self.counter)) * 1_000_000 / nanoseconds)
-            .unwrap_or_default()
+        u64::try_from(u128::from(counter.wrapping_sub(self.counter)) * 1_000_000 / nanoseconds).unwrap_or_default()
     }
 }
 
@@ -49,8 +48,7 @@ fn sample() -> (Instant, u64) {
             best = Some((width, before, counter));
         }
     }
-    best.map(|(_, at, counter)| (at, counter))
-        .expect("several tries")
+    best.map(|(_, at, counter)| (at, counter)).expect("several tries")
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -41,21 +41,7 @@ impl Archive {
         let name_size = u32::try_from(name.len() + 1).expect("a short name");
         // Magic; then inode, mode, uid, gid, links, time, size, device of the file, device it stands for, name's size, checksum.
         self.bytes.extend(b"070701");
-        let fields = [
-            self.entries,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            size,
-            0,
-            0,
-            device.0,
-            device.1,
-            name_size,
-            0,
-        ];
+        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         for field in fields {
             self.bytes.extend(format!("{field:08x}").as_bytes());
         }
@@ -68,5 +54,28 @@ impl Archive {
 
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn cpio_reads_what_was_written() {
+        let mut archive = Archive::default();
+        archive.folder("folder");
+        archive.file("folder/odd", 0o644, b"odd");
+        archive.symlink("link", "folder/odd");
+        archive.device("console", 5, 1);
+        let folder = tempfile::tempdir().unwrap();
+        let command = ["--extract", "--quiet", "--nonmatching", "console"];
+        let mut cpio = Command::new("cpio").args(command).current_dir(&folder).stdin(Stdio::piped()).spawn().unwrap();
+        cpio.stdin.take().unwrap().write_all(&archive.finish()).unwrap();
+        assert!(cpio.wait().unwrap().success());
+        // Through the link.
+        assert_eq!(std::fs::read(folder.path().join("link")).unwrap(), b"odd");
     }
 }

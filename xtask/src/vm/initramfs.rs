@@ -17,18 +17,10 @@ const APPLETS: &[&str] = &["mount", "mkdir", "modprobe", "chroot", "poweroff", "
 /// # Errors
 ///
 /// A file that goes in cannot be read.
-pub(crate) fn build(
-    busybox: &Path,
-    kernel: &Kernel,
-    network: &Network,
-    agent: &Path,
-) -> Result<Vec<u8>> {
+pub(crate) fn build(busybox: &Path, kernel: &Kernel, network: &Network, agent: &Path) -> Result<Vec<u8>> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
-    let text = |path: &Path| {
-        path.to_str()
-            .map(str::to_owned)
-            .with_context(|| format!("{} is not UTF-8", path.display()))
-    };
+    let text =
+        |path: &Path| path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()));
     let folder = format!("lib/modules/{}", kernel.release);
     let mut archive = Archive::default();
     for name in ["bin", "dev", "proc", "sys", "host", "memory", "root", "job", "lib", "lib/modules", &folder] {
@@ -47,7 +39,7 @@ pub(crate) fn build(
     for stage in [Stage::Files, Stage::Devices] {
         let modules = kernel.boot_modules(stage)?;
         let names: Vec<&str> = modules.iter().map(|module| module.name.as_str()).collect();
-        archive.file(&format!("job/{}", stage.file()), 0o644, names.join(" ").as_bytes());
+        archive.file(&format!("job/{}", stage.name()), 0o644, names.join(" ").as_bytes());
         for module in &modules {
             let file = module.path.file_name().and_then(|name| name.to_str()).context("a module without a name")?;
             archive.file(&format!("{folder}/{file}"), 0o644, &read(&module.path)?);

@@ -1,41 +1,46 @@
-//! The virtual machine: a distribution's kernel under QEMU, with the host's root in it and two RDMA devices on a wire.
+//! The virtual machine: a distribution's kernel under QEMU, with the host's root in it and RDMA devices on a wire.
 
+mod accelerator;
+mod apt;
 mod clock;
+mod console;
 mod cpio;
 mod fetch;
 mod image;
 mod initramfs;
 mod kernel;
-mod network;
+pub(crate) mod network;
 mod qemu;
 
-use std::collections::VecDeque;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
-use crate::process::{Event, Program};
+use crate::place::{self, News};
 use crate::say;
 use crate::wire::{self, Furniture, Order, Report};
+use accelerator::Accelerator;
+use console::Console;
+use kernel::Kernel;
 use network::Network;
-use qemu::Accelerator;
 
 /// How long a guest on the host's processor may take to show life before it is given up.
 const KVM_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a boot may take.
-const BOOT_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a boot may take, on a host that is busy with other things.
+const BOOT_DEADLINE: Duration = Duration::from_secs(90);
 /// How long the guest may take to switch off.
-const OFF_DEADLINE: Duration = Duration::from_secs(10);
+const OFF_DEADLINE: Duration = Duration::from_secs(5);
+/// How long QEMU may take to open its ends of the sockets.
+const QEMU_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How to make a machine.
 #[derive(Clone, Debug)]
@@ -43,19 +48,8 @@ pub(crate) struct Options {
     /// The workspace's output folder, writable in the guest.
     pub(crate) target: PathBuf,
     pub(crate) memory_mib: u32,
-}
-
-/// What a machine tells.
-#[derive(Debug)]
-pub(crate) enum News {
-    Program(Event),
-    Ready,
-    Alive,
-    Broken(String),
-    /// QEMU's end of the agent's port closed.
-    Gone,
-    /// A signal that the user sent us.
-    Signal(i32),
+    /// As `--kernel` has it.
+    pub(crate) kernel: Option<String>,
 }
 
 /// A running machine. Dropping it ends QEMU.
@@ -64,172 +58,176 @@ pub(crate) struct Vm {
     qemu: Child,
     orders: Sender<Order>,
     news: Receiver<News>,
-    console: Arc<Mutex<Console>>,
-    _folder: TempDir,
-}
-
-/// The kernel's last words.
-#[derive(Debug, Default)]
-struct Console {
-    lines: VecDeque<String>,
-    partial: Vec<u8>,
-}
-
-impl Console {
-    fn add(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            if byte == b'\n' {
-                let line = String::from_utf8_lossy(&self.partial).trim_end().to_owned();
-                self.partial.clear();
-                self.lines.push_back(line);
-                if self.lines.len() > 200 {
-                    self.lines.pop_front();
-                }
-            } else {
-                self.partial.push(byte);
-            }
-        }
-    }
-
-    fn panicked(&self) -> bool {
-        self.lines
-            .iter()
-            .any(|line| line.contains("Kernel panic - not syncing"))
-    }
-
-    fn tail(&self) -> String {
-        let skip = self.lines.len().saturating_sub(60);
-        let mut text: Vec<&str> = self.lines.iter().skip(skip).map(String::as_str).collect();
-        let partial = String::from_utf8_lossy(&self.partial);
-        text.push(&partial);
-        text.iter()
-            .filter(|line| !line.is_empty())
-            .map(|line| format!("  | {line}\n"))
-            .collect()
-    }
+    console: Console,
+    started: Instant,
+    /// Holds the sockets and QEMU's messages.
+    folder: TempDir,
 }
 
 impl Vm {
-    /// Boots a machine and waits until its devices are ready.
+    /// Boots a machine with two devices on a wire, and waits until they are ready.
     ///
     /// # Errors
     ///
     /// There is no kernel to be had, QEMU does not start, or the guest does not come up.
     pub(crate) fn boot(options: &Options) -> Result<Self> {
-        let clock = clock::Measurement::begin();
-        let kernel = fetch::kernel(&options.target)?;
-        let network = Network::pair();
-        let folder = tempfile::Builder::new()
-            .prefix("xtask-vm-")
-            .tempdir()
-            .context("making a temporary folder")?;
-        let agent = std::env::current_exe().context("finding this program")?;
-        let archive = initramfs::build(Path::new("/usr/bin/busybox"), &kernel, &network, &agent)?;
-        let initramfs = folder.path().join("initramfs");
-        fs::write(&initramfs, archive)
-            .with_context(|| format!("writing {}", initramfs.display()))?;
+        let kernel = fetch::kernel(&options.target, options.kernel.as_deref())?;
+        let mut machines = Self::boot_machines(options, &kernel, &[Network::pair()])?;
+        machines.pop().context("one machine was asked for")
+    }
 
-        let (console_path, agent_path) =
-            (folder.path().join("console"), folder.path().join("agent"));
-        let machine = qemu::Machine {
-            accelerator: Accelerator::Tcg,
-            image: &kernel.image,
-            initramfs: &initramfs,
-            console: &console_path,
-            agent: &agent_path,
-            writable: &options.target,
-            memory_mib: options.memory_mib,
-            tsc_khz: Some(clock.khz()),
-        };
-        say!(
-            "booting Linux {} in QEMU (software emulation)",
-            kernel.release
-        );
-        let started = Instant::now();
-        let mut vm = Self::start(&machine, folder)?;
-        vm.order(Order::Furnish(Furniture {
-            writable: options.target.clone(),
-        }));
+    /// Boots two machines with a device each, on a wire between them.
+    ///
+    /// # Errors
+    ///
+    /// As [`boot`](Self::boot).
+    pub(crate) fn boot_two(options: &Options) -> Result<[Self; 2]> {
+        let kernel = fetch::kernel(&options.target, options.kernel.as_deref())?;
+        let folder = tempfile::Builder::new().prefix("xtask-wire-").tempdir().context("making a temporary folder")?;
+        let networks = Network::two_hosts(&folder.path().join("wire"));
+        let machines = Self::boot_machines(options, &kernel, &networks)?;
+        machines.try_into().ok().context("two machines were asked for")
+    }
+
+    fn boot_machines(options: &Options, kernel: &Kernel, networks: &[Network]) -> Result<Vec<Self>> {
+        let memory = accelerator::Memory::new(&options.target.join("vm"), &kernel.release, &qemu::program()?);
+        let mut accelerator = memory.first_choice();
         loop {
-            match vm.news(Some(BOOT_DEADLINE.saturating_sub(started.elapsed()))) {
-                Some(News::Ready) => break,
-                Some(News::Broken(reason)) => bail!("the guest cannot be set up: {reason}"),
-                Some(News::Gone) => return Err(vm.obituary()),
-                Some(_) => {}
-                None => bail!(
-                    "the guest was not ready after {BOOT_DEADLINE:?}; its console said:\n{}",
-                    vm.console_tail()
-                ),
+            say!("booting Linux {} in QEMU ({})", kernel.release, accelerator.name());
+            // Until KVM has worked once, the guest must show life soon.
+            let patience = (accelerator == Accelerator::Kvm && memory.recall().is_none()).then_some(KVM_DEADLINE);
+            let result = networks.iter().map(|network| Self::start(options, kernel, network, accelerator));
+            let result = result.collect::<Result<Vec<_>>>().and_then(|mut machines| {
+                for machine in &mut machines {
+                    machine.await_ready(patience)?;
+                }
+                Ok(machines)
+            });
+            match result {
+                Ok(machines) => {
+                    if accelerator == Accelerator::Kvm {
+                        memory.keep(true);
+                    }
+                    let seconds =
+                        machines.iter().map(|vm| vm.started.elapsed()).max().unwrap_or_default().as_secs_f64();
+                    say!("ready {seconds:.1} s after the start of QEMU");
+                    return Ok(machines);
+                }
+                Err(error) if accelerator == Accelerator::Kvm && !error.is::<Interrupted>() => {
+                    let reason = format!("{error:#}");
+                    say!(
+                        "KVM does not work here ({}); software emulation from now on",
+                        reason.lines().next().unwrap_or_default()
+                    );
+                    memory.keep(false);
+                    accelerator = Accelerator::Tcg;
+                }
+                Err(error) => return Err(error),
             }
         }
-        say!("ready after {:.1} s", started.elapsed().as_secs_f64());
+    }
+
+    /// Starts QEMU.
+    fn start(options: &Options, kernel: &Kernel, network: &Network, accelerator: Accelerator) -> Result<Self> {
+        let clock = clock::Measurement::begin();
+        let folder = tempfile::Builder::new().prefix("xtask-vm-").tempdir().context("making a temporary folder")?;
+        let archive = initramfs::build(&crate::setup::busybox()?, kernel, network, &own_path()?)?;
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("initramfs"), archive).with_context(|| format!("writing {}", place("initramfs").display()))?;
+        let listen = |path: &Path| UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()));
+        let (console_end, agent_end) = (listen(&place("console"))?, listen(&place("agent"))?);
+        let machine = qemu::Machine {
+            accelerator,
+            image: &kernel.image,
+            initramfs: &place("initramfs"),
+            console: &place("console"),
+            agent: &place("agent"),
+            writable: &options.target,
+            memory_mib: options.memory_mib,
+            tsc_khz: (accelerator == Accelerator::Tcg).then(|| clock.khz()),
+            wire: network.wire.as_ref(),
+        };
+        let errors =
+            fs::File::create(place("qemu.log")).with_context(|| format!("creating {}", place("qemu.log").display()))?;
+        let mut command = Command::new(qemu::program()?);
+        command.args(qemu::arguments(&machine)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        // Ctrl-C at the terminal is for us: the guest is to be switched off in good order.
+        command.process_group(0);
+        let started = Instant::now();
+        let qemu = die_with_us(&mut command).spawn().context("starting QEMU")?;
+
+        let (tell, news) = channel();
+        let (orders, outbox) = channel();
+        let mut vm = Self { qemu, orders, news, console: Console::default(), started, folder };
+        // From here on, an early return ends QEMU.
+        let console_stream = vm.accept(&console_end)?;
+        vm.console.follow(console_stream, tell.clone());
+        let stream = vm.accept(&agent_end)?;
+        hand_on_reports(stream.try_clone()?, tell.clone());
+        hand_on_orders(stream, outbox);
+        place::forward_signals(tell)?;
+        if let Some(path) = network.wire.as_ref().filter(|wire| wire.listens).map(|wire| &wire.path) {
+            // The other machine's QEMU does not wait for this one.
+            vm.await_file(path)?;
+        }
+        vm.order(Order::Furnish(Furniture { writable: options.target.clone() }));
         Ok(vm)
     }
 
-    fn start(machine: &qemu::Machine<'_>, folder: TempDir) -> Result<Self> {
-        let listen = |path: &Path| {
-            UnixListener::bind(path).with_context(|| format!("listening on {}", path.display()))
-        };
-        let (console_end, agent_end) = (listen(machine.console)?, listen(machine.agent)?);
-        let errors_path = folder.path().join("qemu.log");
-        let errors = fs::File::create(&errors_path)
-            .with_context(|| format!("creating {}", errors_path.display()))?;
-        let mut command = Command::new(qemu::program());
-        command
-            .args(qemu::arguments(machine))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors);
-        // Ctrl-C at the terminal is for us: the guest is to be switched off in good order.
-        command.process_group(0);
-        let mut qemu = die_with_us(&mut command)
-            .spawn()
-            .context("starting qemu-system-x86_64")?;
-
-        let console = Arc::new(Mutex::new(Console::default()));
-        let (tell, news) = channel();
-        let connect =
-            |listener: &UnixListener, qemu: &mut Child| accept(listener, qemu, &errors_path);
-        let console_stream = connect(&console_end, &mut qemu)?;
-        let agent_stream = connect(&agent_end, &mut qemu)?;
-        {
-            let (console, tell) = (Arc::clone(&console), tell.clone());
-            thread::spawn(move || listen_to_console(console_stream, &console, &tell));
+    fn accept(&mut self, listener: &UnixListener) -> Result<UnixStream> {
+        listener.set_nonblocking(true)?;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.still_starting()?,
+                Err(error) => return Err(error).context("waiting for QEMU"),
+            }
         }
-        let mut from_agent = agent_stream.try_clone()?;
-        let signals = tell.clone();
-        thread::spawn(move || {
-            let mut from = std::io::BufReader::with_capacity(256 << 10, &mut from_agent);
-            loop {
-                let item = match wire::receive_report(&mut from) {
-                    Ok(Some(Report::Ready)) => News::Ready,
-                    Ok(Some(Report::Broken(reason))) => News::Broken(reason),
-                    Ok(Some(Report::Program(event))) => News::Program(event),
-                    Ok(None) | Err(_) => break,
-                };
-                if tell.send(item).is_err() {
-                    return;
+    }
+
+    fn await_file(&mut self, path: &Path) -> Result<()> {
+        while !path.exists() {
+            self.still_starting()?;
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for QEMU to get ready.
+    fn still_starting(&mut self) -> Result<()> {
+        if let Some(status) = self.qemu.try_wait()? {
+            bail!("QEMU ended at once ({status}): {}", self.qemus_words());
+        }
+        if self.started.elapsed() > QEMU_DEADLINE {
+            bail!("QEMU was not up within {QEMU_DEADLINE:?}");
+        }
+        thread::sleep(Duration::from_millis(2));
+        Ok(())
+    }
+
+    fn qemus_words(&self) -> String {
+        fs::read_to_string(self.folder.path().join("qemu.log")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Waits until the guest's devices are ready; with `patience`, for the first sign of life no longer than that.
+    fn await_ready(&mut self, patience: Option<Duration>) -> Result<()> {
+        let mut deadline = self.started + patience.unwrap_or(BOOT_DEADLINE);
+        loop {
+            match self.news(Some(deadline)) {
+                Some(News::Ready) => return Ok(()),
+                Some(News::Alive) => deadline = self.started + BOOT_DEADLINE,
+                Some(News::Broken(reason)) => bail!("the guest cannot be set up: {reason}"),
+                Some(News::Gone) => bail!("{}", self.obituary()),
+                Some(News::Signal(signal)) if place::is_end(signal) => return Err(Interrupted(signal).into()),
+                Some(News::Program(_) | News::Signal(_)) => {}
+                None => {
+                    let seconds = self.started.elapsed().as_secs();
+                    bail!("the guest was not up after {seconds} s; its console says:\n{}", self.console.tail());
                 }
             }
-            let _ = tell.send(News::Gone);
-        });
-        let (orders, outbox) = channel::<Order>();
-        let mut to_agent = agent_stream;
-        thread::spawn(move || {
-            while let Ok(order) = outbox.recv() {
-                if wire::send(&mut to_agent, &order).is_err() {
-                    return;
-                }
-            }
-        });
-        forward_signals(signals)?;
-        Ok(Self {
-            qemu,
-            orders,
-            news,
-            console,
-            _folder: folder,
-        })
+        }
     }
 
     /// Tells the guest to do something; a guest that is gone reports so as news.
@@ -242,44 +240,24 @@ impl Vm {
         self.orders.clone()
     }
 
-    /// The next news, if any comes within `patience`.
-    pub(crate) fn news(&self, patience: Option<Duration>) -> Option<News> {
-        match patience {
-            Some(patience) => match self.news.recv_timeout(patience) {
-                Ok(news) => Some(news),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(News::Gone),
-            },
-            None => Some(self.news.recv().unwrap_or(News::Gone)),
-        }
-    }
-
-    /// Starts a program in the guest.
-    pub(crate) fn run(&self, id: u32, program: Program) {
-        self.order(Order::Start { id, program });
+    /// The next news, if any comes until `deadline`.
+    pub(crate) fn news(&self, deadline: Option<Instant>) -> Option<News> {
+        place::receive(&self.news, deadline)
     }
 
     /// Why the machine ended when nobody asked it to.
-    pub(crate) fn obituary(&mut self) -> anyhow::Error {
-        // The console's last words travel on a socket of their own.
-        thread::sleep(Duration::from_millis(200));
-        let console = self
-            .console
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
-        let what = if console.panicked() {
-            "the guest's kernel panicked"
-        } else {
-            "the guest ended by itself"
+    pub(crate) fn obituary(&mut self) -> String {
+        // The console's last words travel on a socket of their own, and QEMU may yet be ending.
+        thread::sleep(Duration::from_millis(300));
+        let status = self.qemu.try_wait().ok().flatten();
+        let what = match (self.console.panic(), status) {
+            (Some(reason), _) => format!("the guest's kernel panicked: {reason}"),
+            (None, Some(status)) if !status.success() => {
+                format!("QEMU ended by itself ({status}): {}", self.qemus_words())
+            }
+            (None, _) => "the guest switched itself off".to_owned(),
         };
-        anyhow::anyhow!("{what}; its console said:\n{}", console.tail())
-    }
-
-    fn console_tail(&self) -> String {
-        self.console
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner())
-            .tail()
+        format!("{what}; its console said:\n{}", self.console.tail())
     }
 
     /// Switches the machine off in good order, so that all files written reach the host.
@@ -304,79 +282,63 @@ impl Drop for Vm {
     }
 }
 
-fn listen_to_console(mut stream: UnixStream, console: &Mutex<Console>, tell: &Sender<News>) {
-    let mut buffer = [0; 4096];
-    let mut alive = false;
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(length) => console
-                .lock()
-                .unwrap_or_else(|poison| poison.into_inner())
-                .add(&buffer[..length]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => return,
-        }
-        if !alive {
-            alive = true;
-            let _ = tell.send(News::Alive);
-        }
+/// The user wants to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted(pub(crate) i32);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "interrupted by signal {}", self.0)
     }
 }
 
-fn accept(listener: &UnixListener, qemu: &mut Child, errors: &Path) -> Result<UnixStream> {
-    listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false)?;
-                return Ok(stream);
+impl std::error::Error for Interrupted {}
+
+/// This program, which is the agent in the guest as well.
+fn own_path() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("finding this program")?;
+    // Cargo may have built it anew since it was started; the new one lies in its place.
+    let there = path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map_or(path.clone(), PathBuf::from);
+    if there.is_file() { Ok(there) } else { bail!("{} is gone: start xtask again", there.display()) }
+}
+
+fn hand_on_reports(stream: UnixStream, tell: Sender<News>) {
+    thread::spawn(move || {
+        let mut from = BufReader::with_capacity(256 << 10, stream);
+        while let Ok(Some(report)) = wire::receive_report(&mut from) {
+            let news = match report {
+                Report::Ready => News::Ready,
+                Report::Broken(reason) => News::Broken(reason),
+                Report::Program(event) => News::Program(event),
+            };
+            if tell.send(news).is_err() {
+                return;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error).context("waiting for QEMU"),
         }
-        if let Some(status) = qemu.try_wait()? {
-            bail!(
-                "QEMU ended at once ({status}): {}",
-                fs::read_to_string(errors).unwrap_or_default().trim()
-            );
+        let _ = tell.send(News::Gone);
+    });
+}
+
+fn hand_on_orders(mut stream: UnixStream, outbox: Receiver<Order>) {
+    thread::spawn(move || {
+        while let Ok(order) = outbox.recv() {
+            if wire::send(&mut stream, &order).is_err() {
+                return;
+            }
         }
-        if Instant::now() > deadline {
-            let _ = qemu.kill();
-            bail!("QEMU did not start within 30 s");
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
+    });
 }
 
 /// Has the kernel kill the child when we die, whatever we die of.
+#[allow(unsafe_code)]
 fn die_with_us(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
     let arm = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // We may have died before the line above.
-        if rustix::process::getppid() == Some(parent) {
-            Ok(())
-        } else {
-            Err(ErrorKind::BrokenPipe.into())
-        }
+        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
     };
     // SAFETY: between fork and exec only calls that are safe in a signal handler are allowed; `arm` makes two system calls and
     // neither allocates nor takes a lock.
     unsafe { command.pre_exec(arm) }
-}
-
-fn forward_signals(tell: Sender<News>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGWINCH])?;
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            if tell.send(News::Signal(signal)).is_err() {
-                // Nobody listens any more, so the signal does what it always did.
-                let _ = signal_hook::low_level::emulate_default_handler(signal);
-            }
-        }
-    });
-    Ok(())
 }

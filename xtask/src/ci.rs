@@ -1,0 +1,33 @@
+//! `ci`: what must pass before a change is taken.
+
+use anyhow::Result;
+
+use crate::flags;
+use crate::setup::{self, Purpose};
+use crate::step;
+use crate::test;
+use crate::workspace::{self, Workspace};
+
+/// `ci`
+///
+/// # Errors
+///
+/// A step fails.
+pub(crate) fn run(flags: &flags::Test) -> Result<i32> {
+    setup::ensure(Purpose::Test)?;
+    let workspace = Workspace::find()?;
+    let steps: [(&str, &[&str]); 3] = [
+        ("", &["fmt", "--all", "--check"]),
+        ("", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        ("-D warnings", &["doc", "--workspace", "--no-deps"]),
+    ];
+    for (rustdoc_flags, arguments) in steps {
+        let mut command = workspace::cargo();
+        command.args(arguments).current_dir(&workspace.root);
+        if !rustdoc_flags.is_empty() {
+            command.env("RUSTDOCFLAGS", rustdoc_flags);
+        }
+        step::run(&mut command)?;
+    }
+    test::run(flags)
+}

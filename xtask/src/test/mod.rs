@@ -1,0 +1,309 @@
+//! `test`: builds every test once, runs those that need a device in one boot and the others on this host.
+
+mod summary;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::device::Choice;
+use crate::flags;
+use crate::place::{Ending, Place};
+use crate::process::{Input, Program, Stream};
+use crate::say;
+use crate::setup::{self, Purpose};
+use crate::vm::{Interrupted, Options};
+use crate::workspace::{self, Message, Package, Workspace};
+use summary::{Counts, Reader, Row};
+
+/// How long a test binary may run unless `--timeout` says otherwise: one that hangs must not hang CI.
+const USUAL_LIMIT: Duration = Duration::from_secs(900);
+
+/// A test binary.
+#[derive(Debug)]
+struct Binary {
+    /// As the summary shows it.
+    name: String,
+    package: Package,
+    path: PathBuf,
+    build_output: Option<PathBuf>,
+    needs_device: bool,
+}
+
+/// `test`
+///
+/// # Errors
+///
+/// The build fails, the machine does not boot, the user stops the run, or no test ran.
+pub(crate) fn run(flags: &flags::Test) -> Result<i32> {
+    setup::ensure(Purpose::Test)?;
+    let workspace = Workspace::find()?;
+    let binaries = build(flags, &workspace)?;
+    let (on_device, on_host): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.needs_device);
+    let mut rows = Vec::new();
+    let result = run_all(flags, &workspace, &on_host, &on_device, &mut rows);
+    println!("{}", summary::table(&rows).trim_end());
+    result?;
+    let failed: Vec<&Row> = rows.iter().filter(|row| !row.success()).collect();
+    for row in &failed {
+        say!("failed: {}{}", row.name, row.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default());
+        say!("to repeat it: cargo xtask test {}", repeat(&row.name));
+    }
+    if failed.is_empty() && rows.iter().all(|row| row.counts.passed == 0) {
+        bail!("no test ran: nothing matches");
+    }
+    Ok(i32::from(!failed.is_empty()))
+}
+
+fn run_all(
+    flags: &flags::Test,
+    workspace: &Workspace,
+    on_host: &[&Binary],
+    on_device: &[&Binary],
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let timeout = flags.machine.vm.limit(Some(USUAL_LIMIT));
+    if !on_host.is_empty() || flags.wants_doctests() {
+        let mut host = Place::host()?;
+        for binary in on_host {
+            rows.push(run_one(&mut host, "host", &binary.name, binary.program(flags, &[]), timeout)?);
+        }
+        if flags.wants_doctests() {
+            rows.extend(doctests(&mut host, flags, workspace, timeout)?);
+        }
+    }
+    if on_device.is_empty() {
+        return Ok(());
+    }
+    let options = flags.machine.vm.options(workspace);
+    let choice = Choice::make(flags.machine.on.as_ref(), options)?;
+    let place_name = if matches!(choice, Choice::Host { .. }) { "host" } else { "guest" };
+    let mut variables = choice.devices().variables();
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // Most tests busy-poll, and so does the device's other half in the kernel: there is a processor for each, but not for
+        // two tests at once. Tests that count the device's objects want it for themselves, too.
+        variables.push(("RUST_TEST_THREADS", "1".into()));
+    }
+    let mut place = None;
+    for binary in on_device {
+        let mut open = match place.take() {
+            Some(place) => place,
+            None => choice.open()?,
+        };
+        let row = match run_one(&mut open, place_name, &binary.name, binary.program(flags, &variables), timeout) {
+            Ok(row) => row,
+            Err(error) => {
+                open.close();
+                return Err(error);
+            }
+        };
+        // A machine that died has taken one binary with it; the next one gets another machine.
+        let dead = row.problem.as_ref().is_some_and(|problem| problem.starts_with(MACHINE_GONE));
+        rows.push(row);
+        place = (!dead).then_some(open);
+    }
+    if let Some(place) = place {
+        place.close();
+    }
+    Ok(())
+}
+
+const MACHINE_GONE: &str = "the machine is gone: ";
+
+/// Runs one binary and hands on what it prints.
+fn run_one(
+    place: &mut Place,
+    place_name: &'static str,
+    name: &str,
+    program: Program,
+    timeout: Option<Duration>,
+) -> Result<Row> {
+    say!("running {name} ({place_name})");
+    let mut reader = Reader::default();
+    let started = Instant::now();
+    let ending = place.run(1, program, timeout, |stream, bytes| {
+        // Nobody may be reading any more, and the summary still wants its numbers.
+        let _ = match stream {
+            Stream::Output => {
+                reader.read(bytes);
+                let mut output = std::io::stdout().lock();
+                output.write_all(bytes).and_then(|()| output.flush())
+            }
+            Stream::Error => std::io::stderr().write_all(bytes),
+        };
+    });
+    let time = started.elapsed();
+    let counts = reader.counts();
+    let (counts, problem) = match ending {
+        Ending::Ended(outcome) => match counts {
+            Some(counts) if outcome.success() == (counts.failed == 0) => (counts, None),
+            Some(counts) => (counts, Some(outcome.to_string())),
+            // A test without libtest's harness counts as one.
+            None if outcome.success() => (Counts { passed: 1, ..Counts::default() }, None),
+            None => (Counts::default(), Some(outcome.to_string())),
+        },
+        Ending::TimedOut => {
+            let limit = timeout.unwrap_or_default().as_secs();
+            (counts.unwrap_or_default(), Some(format!("not finished after {limit} s, the --timeout: ended")))
+        }
+        Ending::NotStarted(reason) => (Counts::default(), Some(format!("cannot be started: {reason}"))),
+        Ending::MachineGone(reason) => (counts.unwrap_or_default(), Some(format!("{MACHINE_GONE}{reason}"))),
+        Ending::Interrupted(signal) => return Err(Interrupted(signal).into()),
+    };
+    Ok(Row { name: name.to_owned(), place: place_name, counts, time, problem })
+}
+
+/// Documentation examples, one run a package: cargo alone knows how to build and run them.
+fn doctests(
+    host: &mut Place,
+    flags: &flags::Test,
+    workspace: &Workspace,
+    timeout: Option<Duration>,
+) -> Result<Vec<Row>> {
+    let is_library = |package: &&Package| {
+        let libraries = ["lib", "rlib", "proc-macro"];
+        package.targets.iter().any(|target| target.kind.iter().any(|kind| libraries.contains(&kind.as_str())))
+    };
+    let mut rows = Vec::new();
+    for package in workspace.packages.iter().filter(is_library).filter(|package| flags.wants_package(&package.name)) {
+        let mut arguments: Vec<OsString> = ["test", "--doc", "--package", &package.name].map(OsString::from).into();
+        arguments.extend(flags.filter.iter().map(OsString::from));
+        if !flags.arguments.is_empty() {
+            arguments.push("--".into());
+            arguments.extend(flags.arguments.iter().cloned());
+        }
+        let program = Program {
+            path: workspace::cargo().get_program().to_owned(),
+            arguments,
+            environment: workspace::environment(),
+            folder: workspace.root.clone(),
+            input: Input::Null,
+        };
+        rows.push(run_one(host, "host", &format!("{}: doctests", package.name), program, timeout)?);
+    }
+    Ok(rows)
+}
+
+fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
+    let mut arguments: Vec<String> = vec!["test".into(), "--no-run".into()];
+    if flags.package.is_empty() {
+        arguments.push("--workspace".into());
+    }
+    for name in &flags.package {
+        if workspace.package(name).is_none() {
+            let names: Vec<&str> = workspace.packages.iter().map(|package| package.name.as_str()).collect();
+            bail!("there is no package {name}; there are {}", names.join(", "));
+        }
+        arguments.extend(["--package".into(), name.clone()]);
+    }
+    for name in &flags.test {
+        arguments.extend(["--test".into(), name.clone()]);
+    }
+    if flags.doc {
+        return Ok(Vec::new());
+    }
+    let messages = workspace::build(&arguments, &workspace.root)?;
+    let mut outputs = HashMap::new();
+    for message in &messages {
+        if let Message::BuildScriptExecuted { package_id, out_dir } = message {
+            outputs.insert(package_id.clone(), out_dir.clone());
+        }
+    }
+    let mut binaries = Vec::new();
+    for message in messages {
+        let Message::CompilerArtifact { package_id, target, executable: Some(path) } = message else { continue };
+        let Some(package) = workspace.packages.iter().find(|package| package.id == package_id) else { continue };
+        // Programs are built along, for the tests that start them.
+        if !path.parent().is_some_and(|folder| folder.ends_with("deps")) {
+            continue;
+        }
+        let is_integration = target.kind.iter().any(|kind| kind == "test");
+        let kind = if is_integration { "" } else { " (unit tests)" };
+        binaries.push(Binary {
+            name: format!("{}: {}{kind}", package.name, target.name),
+            package: package.clone(),
+            path,
+            build_output: outputs.get(&package_id).cloned(),
+            needs_device: is_integration && needs_device(&target.name),
+        });
+    }
+    binaries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(binaries)
+}
+
+/// Integration tests that run on a device are named for it.
+fn needs_device(target: &str) -> bool {
+    target == "device" || target.starts_with("device_")
+}
+
+/// What to add to `cargo xtask test` to run this row alone.
+fn repeat(name: &str) -> String {
+    match name.split_once(": ") {
+        Some((package, "doctests")) => format!("--package {package} --doc"),
+        Some((package, target)) if !target.ends_with(')') => format!("--package {package} --test {target}"),
+        Some((package, _)) => format!("--package {package}"),
+        None => String::new(),
+    }
+}
+
+impl Binary {
+    /// As cargo starts it, with more variables.
+    fn program(&self, flags: &flags::Test, more: &[(&'static str, String)]) -> Program {
+        let mut environment = workspace::environment();
+        environment.extend(self.package.variables());
+        environment.extend(self.build_output.iter().map(|folder| ("OUT_DIR".into(), folder.into())));
+        environment.extend(more.iter().map(|(name, value)| (name.into(), value.into())));
+        let mut arguments: Vec<OsString> = flags.filter.iter().map(OsString::from).collect();
+        let chosen = flags.arguments.iter().any(|argument| argument.to_string_lossy().starts_with("--color"));
+        if std::io::stdout().is_terminal() && !chosen {
+            arguments.push("--color=always".into());
+        }
+        arguments.extend(flags.arguments.iter().cloned());
+        let folder = self.package.root().to_owned();
+        Program { path: self.path.clone().into(), arguments, environment, folder, input: Input::Null }
+    }
+}
+
+impl flags::Test {
+    /// As with cargo, a choice of other tests is one against these.
+    fn wants_doctests(&self) -> bool {
+        self.doc || self.test.is_empty()
+    }
+
+    fn wants_package(&self, name: &str) -> bool {
+        self.package.is_empty() || self.package.iter().any(|package| package == name)
+    }
+}
+
+impl flags::VmFlags {
+    pub(crate) fn options(&self, workspace: &Workspace) -> Options {
+        Options { target: workspace.target.clone(), memory_mib: self.memory, kernel: self.kernel.clone() }
+    }
+
+    /// `--timeout`, or else `usual`.
+    pub(crate) fn limit(&self, usual: Option<Duration>) -> Option<Duration> {
+        self.timeout.map_or(usual, |seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_need_a_device_are_told_by_their_name() {
+        assert!(needs_device("device") && needs_device("device_teardown"));
+        assert!(!needs_device("devices") && !needs_device("layout"));
+    }
+
+    #[test]
+    fn each_row_names_the_command_that_repeats_it() {
+        assert_eq!(repeat("verbs: device_rc"), "--package verbs --test device_rc");
+        assert_eq!(repeat("verbs: doctests"), "--package verbs --doc");
+        assert_eq!(repeat("verbs: verbs (unit tests)"), "--package verbs");
+    }
+}
