@@ -147,7 +147,7 @@ impl Exchange {
         self.read(&mut message)?;
         match &message {
             DONE => Ok(()),
-            b"write" | b"read " => {
+            b"write" | b"read " | b"all  " => {
                 bail!("the peer runs --op {}; both ends have to run the same operation", text(&message).trim_end())
             }
             _ => bail!("the peer ended the exchange with {:?} instead of \"done\"", text(&message)),

@@ -138,6 +138,21 @@ fn each_operation_moves_the_bytes_that_were_asked_for() {
 }
 
 #[test]
+fn all_operations_run_one_after_the_other() {
+    for events in [&[][..], &["--events"]] {
+        let mut options = vec!["--op", "send", "--op", "all", "--size", "5000", "--iters", "20"];
+        options.extend(events);
+        let (server, client) = run(OURS, OURS, &options);
+        for output in [server, client] {
+            let lines: Vec<_> =
+                output.lines().filter_map(|line| line.split_once(": 20 iterations, 200000 bytes")).collect();
+            let names: Vec<_> = lines.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, ["SEND", "RDMA WRITE", "RDMA READ"], "{output}");
+        }
+    }
+}
+
+#[test]
 fn what_was_used_is_printed_and_each_ends_remote_is_the_others_local() {
     let (server, client) = run(OURS, OURS, &["--op", "write", "-n", "10"]);
     let line = |output: &str, start: &str| {

@@ -73,10 +73,10 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let remote = connect(&mut exchange, &qp, &local, &connect_options)?;
     print_endpoint(out, "remote", &remote)?;
     print_buffer(out, mtu, &region)?;
-    let remote_slice = match options.op {
-        Operation::Send => None,
-        Operation::Write => Some(exchange.swap_remote_slice("write", region.remote_slice(size..)?)?),
-        Operation::Read => Some(exchange.swap_remote_slice("read", region.remote_slice(..size)?)?),
+    // The C program knows of SEND only, and says nothing here.
+    let remote_memory = match options.op.name() {
+        Some(name) => Some(exchange.swap_remote_slice(name, region.remote_slice(..)?)?),
+        None => None,
     };
     exchange.finish()?;
     if exchange.role() == Role::Client {
@@ -84,18 +84,23 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     }
     out.flush()?;
 
-    let end = traffic::End { qp: &qp, cq: &cq, region: &region, size, role: exchange.role(), options };
-    let measurement = match (options.op, remote_slice) {
-        (Operation::Read, Some(remote)) => {
-            // The peer's first READ may come before this end is ready, and has to be sent again then.
-            let measurement = end.read_all(remote)?;
+    let operations = options.op.steps();
+    for (index, operation) in operations.iter().enumerate() {
+        let end = traffic::End { qp: &qp, cq: &cq, region: &region, size, role: exchange.role(), options };
+        let measurement = match (operation, remote_memory) {
+            (Operation::Write, Some(memory)) => end.ping_pong(&mut receives, Some(memory.slice(size..)?))?,
+            (Operation::Read, Some(memory)) => end.read_all(memory.slice(..size)?)?,
+            _ => end.ping_pong(&mut receives, None)?,
+        };
+        traffic::validate(&region, size)?;
+        writeln!(out, "{operation}: {measurement}")?;
+        out.flush()?;
+        region.as_local_mut().split_at_mut(size)?.1.fill(0);
+        // A peer that still reads needs this end's memory, and the next operation needs both ends to be done with this one.
+        if *operation == Operation::Read || index + 1 < operations.len() {
             exchange.barrier()?;
-            measurement
         }
-        (_, remote) => end.ping_pong(&mut receives, remote)?,
-    };
-    traffic::validate(&region, size)?;
-    writeln!(out, "{}: {measurement}", options.op)?;
+    }
     Ok(())
 }
 

@@ -55,8 +55,8 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "INDEX")]
     pub(crate) gid_idx: Option<u32>,
 
-    /// What moves the data
-    #[arg(long, value_enum, default_value_t = Operation::Send)]
+    /// What moves the data; given twice, the last one counts
+    #[arg(long, value_enum, default_value_t = Operation::Send, overrides_with = "op")]
     pub(crate) op: Operation,
 
     /// Seconds without progress after which to give up
@@ -79,6 +79,8 @@ pub(crate) enum Operation {
     Write,
     /// RDMA READ of the peer's memory, by both ends at the same time
     Read,
+    /// The three of them, one after the other
+    All,
 }
 
 impl Operation {
@@ -88,6 +90,25 @@ impl Operation {
             Self::Send => AccessFlags::LOCAL_WRITE,
             Self::Write => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
             Self::Read => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ,
+            Self::All => Self::Write.access() | Self::Read.access(),
+        }
+    }
+
+    /// The single operations.
+    pub(crate) fn steps(&self) -> &[Self] {
+        match self {
+            Self::All => &[Self::Send, Self::Write, Self::Read],
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// What the ends call it among themselves. `None`: they say nothing, as the C program does.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Send => None,
+            Self::Write => Some("write"),
+            Self::Read => Some("read"),
+            Self::All => Some("all"),
         }
     }
 }
@@ -98,6 +119,7 @@ impl fmt::Display for Operation {
             Self::Send => "SEND",
             Self::Write => "RDMA WRITE",
             Self::Read => "RDMA READ",
+            Self::All => "SEND, RDMA WRITE and RDMA READ",
         })
     }
 }
