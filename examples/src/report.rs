@@ -37,8 +37,11 @@ impl std::fmt::Display for Measurement {
         let seconds = self.elapsed.as_secs_f64();
         let per_iteration = seconds * 1e6 / self.iterations as f64;
         let gigabits = self.bytes as f64 * 8.0 / seconds / 1e9;
-        writeln!(f, "{} iterations, {} bytes in {seconds:.3} s", self.iterations, self.bytes)?;
-        write!(f, "{per_iteration:.2} µs per iteration, {gigabits:.3} Gbit/s")
+        let Self { iterations, bytes, .. } = self;
+        write!(
+            f,
+            "{iterations} iterations, {bytes} bytes in {seconds:.3} s, {per_iteration:.2} µs per iteration, {gigabits:.3} Gbit/s"
+        )
     }
 }
 
@@ -51,7 +54,7 @@ mod tests {
         let measurement = Measurement { iterations: 1000, bytes: 8_192_000, elapsed: Duration::from_millis(250) };
         assert_eq!(
             measurement.to_string(),
-            "1000 iterations, 8192000 bytes in 0.250 s\n250.00 µs per iteration, 0.262 Gbit/s"
+            "1000 iterations, 8192000 bytes in 0.250 s, 250.00 µs per iteration, 0.262 Gbit/s"
         );
     }
 }
