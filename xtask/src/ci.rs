@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::flags;
-use crate::setup::{self, Purpose};
+use crate::setup::{self, Needs};
 use crate::step;
 use crate::test;
 use crate::workspace::{self, Workspace};
@@ -14,7 +14,7 @@ use crate::workspace::{self, Workspace};
 ///
 /// A step fails.
 pub(crate) fn run(flags: &flags::Test) -> Result<i32> {
-    setup::ensure(Purpose::Test)?;
+    setup::ensure(Needs::ALL)?;
     let workspace = Workspace::find()?;
     let steps: [(&str, &[&str]); 3] = [
         ("", &["fmt", "--all", "--check"]),

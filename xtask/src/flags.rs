@@ -25,9 +25,9 @@ pub(crate) enum Task {
     /// Builds and runs all tests: those that need a device on one, the others on this host
     ///
     /// Integration tests named `device` or `device_…` run on the device (see --on), all of them in one boot; unit tests, other
-    /// integration tests and documentation examples run on this host. They find the device in RDMA_TEST_DEVICE, RDMA_TEST_NETDEV and
-    /// RDMA_TEST_ADDRESS, and the one at the other end of the wire in RDMA_TEST_PEER_DEVICE, …_NETDEV and …_ADDRESS. They run one at
-    /// a time unless `-- --test-threads=N` or RUST_TEST_THREADS says otherwise.
+    /// integration tests and documentation examples run on this host. They find the device in `RDMA_TEST_DEVICE`, `RDMA_TEST_NETDEV` and
+    /// `RDMA_TEST_ADDRESS`, and the one at the other end of the wire in `RDMA_TEST_PEER_DEVICE`, `…_NETDEV` and `…_ADDRESS`. They run one at
+    /// a time unless `-- --test-threads=N` or `RUST_TEST_THREADS` says otherwise.
     Test(Test),
     /// Builds an example and runs both ends of it on the device
     ///
@@ -75,7 +75,7 @@ pub(crate) struct Test {
 /// `run`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The example, as rc_pingpong; a wrong name lists them all
+    /// The example, as `rc_pingpong`; a wrong name lists them all
     pub(crate) example: String,
     /// Run the ends in two virtual machines on a wire
     #[arg(long, conflicts_with = "on")]
@@ -113,7 +113,7 @@ pub(crate) struct Exec {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct VmFlags {
     /// The machine's kernel: a folder with an unpacked kernel package, a package (linux-image-…), or a Debian suite (trixie) whose
-    /// current kernel is taken [default: this host's own if it has rdma_rxe, else the distribution's]
+    /// current kernel is taken [default: this host's own if it has `rdma_rxe`, else the distribution's]
     #[arg(long, value_name = "FOLDER|PACKAGE|SUITE")]
     pub(crate) kernel: Option<String>,
     /// The machine's memory in MiB

@@ -22,7 +22,7 @@ use anyhow::Result;
 use clap::Parser as _;
 
 use flags::{Flags, Task, VmTask};
-use setup::Purpose;
+use setup::Needs;
 use workspace::Workspace;
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn dispatch(flags: Flags) -> Result<i32> {
                 }
                 VmTask::Exec(exec) => (exec.machine, exec.command),
             };
-            setup::ensure(Purpose::Run)?;
+            setup::ensure(Needs::TO_RUN)?;
             let options = machine.options(&Workspace::find()?);
             exec::run(&options, &command, machine.limit(None))
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use crate::wire::Order;
 
 /// How long a program may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// The next program's number.
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
 
 /// What a place tells.
 #[derive(Debug)]
@@ -131,11 +135,12 @@ impl Place {
     /// Runs one program to its end, at most for `timeout`, handing on what it prints.
     pub(crate) fn run(
         &mut self,
-        id: u32,
         program: Program,
         timeout: Option<Duration>,
         mut print: impl FnMut(Stream, &[u8]),
     ) -> Ending {
+        // A number of its own, since a program that could not be ended may still be heard of.
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         self.start(id, program);
         let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut verdict = None;

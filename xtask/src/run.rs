@@ -14,7 +14,7 @@ use crate::flags;
 use crate::place::{News, Place, is_end};
 use crate::process::{Event, Input, Outcome, Program, Stream};
 use crate::say;
-use crate::setup::{self, Purpose};
+use crate::setup::{self, Needs};
 use crate::vm::{Interrupted, Vm};
 use crate::workspace::{self, Message, Workspace};
 
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
         names.sort_unstable();
         bail!("there is no example {}; there are: {}", flags.example, names.join(", "));
     };
-    setup::ensure(Purpose::Run)?;
+    setup::ensure(Needs::TO_RUN)?;
     let program = build(&flags.example, &workspace)?;
     let options = flags.machine.vm.options(&workspace);
     let deadline = flags.machine.vm.limit(None).map(|timeout| Instant::now() + timeout);

@@ -1,187 +1,218 @@
-//! What the tasks need of the system, how each thing is looked for, and the packages that bring it.
+//! What the tasks need of the system, how each is looked for, and which package has it.
+//!
+//! Not here, on purpose: certificates for https (cargo had to have them to fetch what xtask is built of), and apt's and dpkg's own
+//! programs, which every system that has `apt-get` has.
 
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use super::probe::Probe;
 
-use super::manager::Manager;
-
-/// Which task needs a thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Purpose {
-    /// `run` and `vm`; `test` and `ci` need it too.
-    Run,
-    /// `test` and `ci` alone.
-    Test,
+/// What something is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Building the workspace.
+    Build,
+    /// Fetching a kernel and booting the virtual machine.
+    Machine,
+    /// The tests: C programs as peers, and tools that look at what was built.
+    Tests,
+    /// The parts of Rust that `ci` runs. They come from Rust's own installer, so they are reported and never installed from here.
+    Rust,
 }
 
-/// One thing that must be there.
-#[derive(Debug)]
-pub(crate) struct Need {
-    pub(crate) what: &'static str,
-    pub(crate) purpose: Purpose,
-    probe: Probe,
-    /// For apt, dnf, pacman and zypper; empty where the distribution has no such package.
-    packages: [&'static str; 4],
-}
+impl Needs {
+    /// All of them.
+    pub(crate) const ALL: &[Self] = &[Self::Build, Self::Machine, Self::Tests, Self::Rust];
 
-#[derive(Debug)]
-enum Probe {
-    Program(&'static str),
-    Header(&'static str),
-    /// A file in a library folder whose name starts and ends like this.
-    Library(&'static str, &'static str),
-    StaticBusybox,
-}
+    /// What `run` and `vm` need.
+    pub(crate) const TO_RUN: &[Self] = &[Self::Build, Self::Machine];
 
-use Probe::{Header, Library, Program, StaticBusybox};
-use Purpose::{Run, Test};
+    /// What `test` needs.
+    pub(crate) const TO_TEST: &[Self] = &[Self::Build, Self::Machine, Self::Tests];
 
-#[rustfmt::skip]
-pub(crate) const NEEDS: &[Need] = &[
-    need("a C compiler (cc)", Run, Program("cc"), ["gcc", "gcc", "gcc", "gcc"]),
-    need("the C library's headers", Run, Header("stdio.h"), ["libc6-dev", "glibc-devel", "glibc", "glibc-devel"]),
-    need("pkg-config", Run, Program("pkg-config"), ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkg-config"]),
-    need("libclang", Run, Library("libclang", ""), ["libclang-dev", "clang-devel", "clang", "clang-devel"]),
-    need("libibverbs' headers", Run, Header("infiniband/verbs.h"), ["libibverbs-dev", "rdma-core-devel", "rdma-core", "rdma-core-devel"]),
-    need("librdmacm's headers", Run, Header("rdma/rdma_cma.h"), ["librdmacm-dev", "rdma-core-devel", "rdma-core", "rdma-core-devel"]),
-    need("the rxe provider of libibverbs", Run, Library("libibverbs/librxe-", ".so"), ["ibverbs-providers", "libibverbs", "rdma-core", "libibverbs"]),
-    need("QEMU", Run, Program("qemu-system-x86_64"), ["qemu-system-x86", "qemu-system-x86", "qemu-system-x86", "qemu-x86"]),
-    need("a static busybox", Run, StaticBusybox, ["busybox-static", "busybox", "busybox", "busybox-static"]),
-    need("modprobe", Run, Program("modprobe"), ["kmod", "kmod", "kmod", "kmod"]),
-    need("depmod", Run, Program("depmod"), ["kmod", "kmod", "kmod", "kmod"]),
-    need("ip", Run, Program("ip"), ["iproute2", "iproute", "iproute2", "iproute2"]),
-    need("rdma", Run, Program("rdma"), ["iproute2", "iproute", "iproute2", "iproute2"]),
-    need("tc", Run, Program("tc"), ["iproute2", "iproute-tc", "iproute2", "iproute2"]),
-    need("xz", Run, Program("xz"), ["xz-utils", "xz", "xz", "xz"]),
-    need("zstd", Run, Program("zstd"), ["zstd", "zstd", "zstd", "zstd"]),
-    need("setsid", Run, Program("setsid"), ["util-linux", "util-linux-core", "util-linux", "util-linux"]),
-    need("ibv_rc_pingpong", Test, Program("ibv_rc_pingpong"), ["ibverbs-utils", "libibverbs-utils", "rdma-core", "libibverbs-utils"]),
-    need("rping", Test, Program("rping"), ["rdmacm-utils", "librdmacm-utils", "rdma-core", "librdmacm-utils"]),
-    need("perftest", Test, Program("ib_send_bw"), ["perftest", "perftest", "", "perftest"]),
-    need("cpio", Test, Program("cpio"), ["cpio", "cpio", "cpio", "cpio"]),
-    need("lld", Test, Program("ld.lld"), ["lld", "lld", "lld", "lld"]),
-    need("valgrind", Test, Program("valgrind"), ["valgrind", "valgrind", "valgrind", "valgrind"]),
-];
-
-const fn need(what: &'static str, purpose: Purpose, probe: Probe, packages: [&'static str; 4]) -> Need {
-    Need { what, purpose, probe, packages }
-}
-
-impl Need {
-    /// Whether the thing itself is there.
-    pub(crate) fn is_met(&self) -> bool {
-        match self.probe {
-            Program(name) => find_program(name).is_some(),
-            Header(name) => header_folders().iter().any(|folder| folder.join(name).is_file()),
-            Library(start, end) => has_library(start, end),
-            StaticBusybox => static_busybox().is_some(),
+    /// For use after "for".
+    pub(crate) fn purpose(self) -> &'static str {
+        match self {
+            Self::Build => "the build",
+            Self::Machine => "the virtual machine",
+            Self::Tests => "the tests",
+            Self::Rust => "`cargo xtask ci`",
         }
     }
-
-    /// The package that brings it.
-    pub(crate) fn package(&self, manager: Manager) -> Option<&'static str> {
-        Some(self.packages[manager as usize]).filter(|name| !name.is_empty())
-    }
 }
 
-/// A program in the search path or among the administrator's, which an ordinary user's search path may lack.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|file| is_program(file))
+/// One thing that has to be there.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// What it is, to a reader.
+    pub(crate) what: &'static str,
+    pub(crate) needs: Needs,
+    pub(crate) probe: Probe,
+    pub(crate) packages: Packages,
 }
 
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::metadata(file).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+/// The package that has it, by package manager; empty where the distribution has none.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    pub(crate) apt: &'static str,
+    pub(crate) dnf: &'static str,
+    pub(crate) pacman: &'static str,
+    pub(crate) zypper: &'static str,
 }
 
-/// Where headers are; the variables are the ones that the build scripts of the bindings read.
-fn header_folders() -> Vec<PathBuf> {
-    let explicit = ["IBVERBS_INCLUDE_DIR", "RDMACM_INCLUDE_DIR"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    explicit.chain(["/usr/include", "/usr/local/include"].map(PathBuf::from)).collect()
+const fn packages(apt: &'static str, dnf: &'static str, pacman: &'static str, zypper: &'static str) -> Packages {
+    Packages { apt, dnf, pacman, zypper }
 }
 
-fn has_library(start: &str, end: &str) -> bool {
-    let (subfolder, start) = start.rsplit_once('/').unwrap_or(("", start));
-    library_folders().iter().any(|folder| {
-        let Ok(mut entries) = fs::read_dir(folder.join(subfolder)) else { return false };
-        entries.any(|entry| {
-            let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
-            name.to_str().is_some_and(|name| name.starts_with(start) && name.ends_with(end) && name.contains(".so"))
-        })
-    })
+const fn need(what: &'static str, needs: Needs, probe: Probe, packages: Packages) -> Need {
+    Need { what, needs, probe, packages }
 }
 
-fn library_folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect();
-    folders.extend(
-        ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/lib64"]
-            .map(PathBuf::from),
-    );
-    // Debian and Fedora keep several versions of LLVM apart.
-    for parent in ["/usr/lib", "/usr/lib64"] {
-        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-        let llvm = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm"));
-        folders.extend(llvm.flat_map(|entry| [entry.path().join("lib"), entry.path().join("lib64")]));
-    }
-    folders
-}
+/// All that is needed, in the order in which it is reported.
+pub(crate) const ALL: &[Need] = &[
+    need("C compiler (cc)", Needs::Build, Probe::Program("cc"), packages("gcc", "gcc", "gcc", "gcc")),
+    need(
+        "headers of the C library (stdio.h)",
+        Needs::Build,
+        Probe::Header("stdio.h"),
+        packages("libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
+    ),
+    need(
+        "pkg-config",
+        Needs::Build,
+        Probe::Program("pkg-config"),
+        packages("pkg-config", "pkgconf-pkg-config", "pkgconf", "pkg-config"),
+    ),
+    need("libclang", Needs::Build, Probe::Libclang, LIBCLANG),
+    need("clang's own headers (stddef.h)", Needs::Build, Probe::ClangHeaders, LIBCLANG),
+    need(
+        "infiniband/verbs.h",
+        Needs::Build,
+        Probe::LibraryHeader { file: "infiniband/verbs.h", variable: "IBVERBS_INCLUDE_DIR", pkg_config: "libibverbs" },
+        packages("libibverbs-dev", "rdma-core-devel", "rdma-core", "rdma-core-devel"),
+    ),
+    need(
+        "rdma/rdma_cma.h",
+        Needs::Build,
+        Probe::LibraryHeader { file: "rdma/rdma_cma.h", variable: "RDMACM_INCLUDE_DIR", pkg_config: "librdmacm" },
+        packages("librdmacm-dev", "rdma-core-devel", "rdma-core", "rdma-core-devel"),
+    ),
+    need(
+        "QEMU (qemu-system-x86_64)",
+        Needs::Machine,
+        Probe::Program("qemu-system-x86_64"),
+        packages("qemu-system-x86", "qemu-system-x86-core", "qemu-system-x86", "qemu-x86"),
+    ),
+    // openSUSE packs it apart from QEMU.
+    need(
+        "firmware of QEMU's microvm (bios-microvm.bin)",
+        Needs::Machine,
+        Probe::Files(&[
+            "usr/share/qemu/bios-microvm.bin",
+            "usr/share/seabios/bios-microvm.bin",
+            "usr/share/qemu-kvm/bios-microvm.bin",
+            "usr/local/share/qemu/bios-microvm.bin",
+        ]),
+        packages("qemu-system-data", "seabios-bin", "qemu-system-x86-firmware", "qemu-microvm"),
+    ),
+    // The guest's first file system has no libraries.
+    need(
+        "busybox, linked statically",
+        Needs::Machine,
+        Probe::StaticBusybox,
+        packages("busybox-static", "busybox", "busybox", "busybox-static"),
+    ),
+    need("depmod", Needs::Machine, Probe::Program("depmod"), KMOD),
+    need("modprobe", Needs::Machine, Probe::Program("modprobe"), KMOD),
+    need("xz", Needs::Machine, Probe::Program("xz"), packages("xz-utils", "xz", "xz", "xz")),
+    need("zstd", Needs::Machine, Probe::Program("zstd"), packages("zstd", "zstd", "zstd", "zstd")),
+    need("gzip", Needs::Machine, Probe::Program("gzip"), packages("gzip", "gzip", "gzip", "gzip")),
+    need("setsid", Needs::Machine, Probe::Program("setsid"), UTIL_LINUX),
+    need("ip", Needs::Machine, Probe::Program("ip"), packages("iproute2", "iproute", "iproute2", "iproute2")),
+    need("rdma", Needs::Machine, Probe::Program("rdma"), packages("iproute2", "iproute", "iproute2", "iproute2")),
+    need("tc", Needs::Machine, Probe::Program("tc"), packages("iproute2", "iproute-tc", "iproute2", "iproute2")),
+    need(
+        "libibverbs' rxe provider (librxe-rdmav*.so)",
+        Needs::Machine,
+        Probe::Files(&[
+            "usr/lib/*/libibverbs/librxe-rdmav*.so",
+            "usr/lib*/libibverbs/librxe-rdmav*.so",
+            "usr/local/lib/*/libibverbs/librxe-rdmav*.so",
+            "usr/local/lib*/libibverbs/librxe-rdmav*.so",
+        ]),
+        packages("ibverbs-providers", "libibverbs", "rdma-core", "libibverbs"),
+    ),
+    need("ibv_rc_pingpong", Needs::Tests, Probe::Program("ibv_rc_pingpong"), IBVERBS_UTILS),
+    need("ibv_devinfo", Needs::Tests, Probe::Program("ibv_devinfo"), IBVERBS_UTILS),
+    need("rping", Needs::Tests, Probe::Program("rping"), RDMACM_UTILS),
+    need("ucmatose", Needs::Tests, Probe::Program("ucmatose"), RDMACM_UTILS),
+    // Arch Linux has it among its users' recipes only.
+    need(
+        "perftest (ib_send_bw)",
+        Needs::Tests,
+        Probe::Program("ib_send_bw"),
+        packages("perftest", "perftest", "", "perftest"),
+    ),
+    need("lld (ld.lld)", Needs::Tests, Probe::Program("ld.lld"), packages("lld", "lld", "lld", "lld")),
+    need(
+        "valgrind",
+        Needs::Tests,
+        Probe::Program("valgrind"),
+        packages("valgrind", "valgrind", "valgrind", "valgrind"),
+    ),
+    need("nm", Needs::Tests, Probe::Program("nm"), BINUTILS),
+    need("readelf", Needs::Tests, Probe::Program("readelf"), BINUTILS),
+    need("cpio", Needs::Tests, Probe::Program("cpio"), packages("cpio", "cpio", "cpio", "cpio")),
+    need("setpriv", Needs::Tests, Probe::Program("setpriv"), UTIL_LINUX),
+    need("unshare", Needs::Tests, Probe::Program("unshare"), UTIL_LINUX),
+    need("rustfmt", Needs::Rust, Probe::Toolchain("rustfmt"), packages("rustfmt", "rustfmt", "rust", "rust")),
+    need("clippy", Needs::Rust, Probe::Toolchain("cargo-clippy"), packages("rust-clippy", "clippy", "rust", "rust")),
+];
 
-/// A busybox that runs where there is no libc.
-pub(crate) fn static_busybox() -> Option<PathBuf> {
-    let names = ["busybox", "busybox-static", "busybox.static"];
-    names.into_iter().filter_map(find_program).find(|path| fs::read(path).is_ok_and(|bytes| is_static(&bytes)))
-}
-
-/// Whether a 64-bit program asks for no interpreter, which is what loads shared libraries.
-fn is_static(program: &[u8]) -> bool {
-    const INTERPRETER: u32 = 3;
-    let number = |at: usize, length: usize| {
-        let bytes = program.get(at..at + length)?;
-        Some(bytes.iter().rev().fold(0_usize, |value, byte| value << 8 | usize::from(*byte)))
-    };
-    let headers = || Some((number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?));
-    let Some((start, size, count)) = headers().filter(|_| program.starts_with(b"\x7fELF\x02")) else { return false };
-    (0..count).all(|index| number(start + index * size, 4).is_some_and(|kind| kind != INTERPRETER as usize))
-}
+const LIBCLANG: Packages = packages("libclang-dev", "clang-devel", "clang", "clang-devel");
+const KMOD: Packages = packages("kmod", "kmod", "kmod", "kmod");
+const UTIL_LINUX: Packages = packages("util-linux", "util-linux", "util-linux", "util-linux");
+const IBVERBS_UTILS: Packages = packages("ibverbs-utils", "libibverbs-utils", "rdma-core", "libibverbs-utils");
+const RDMACM_UTILS: Packages = packages("rdmacm-utils", "librdmacm-utils", "rdma-core", "librdmacm-utils");
+const BINUTILS: Packages = packages("binutils", "binutils", "binutils", "binutils");
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::setup::manager::Manager;
 
     #[test]
-    fn every_need_has_a_package_for_apt_dnf_and_zypper() {
-        for need in NEEDS {
-            for manager in [Manager::Apt, Manager::Dnf, Manager::Zypper] {
-                assert!(need.package(manager).is_some(), "{} with {manager:?}", need.what);
+    fn every_need_has_a_package_everywhere_except_perftest_on_arch() {
+        for need in ALL {
+            for &manager in Manager::ALL {
+                let known = manager.package(need).is_some();
+                let excepted = need.what.starts_with("perftest") && manager == Manager::Pacman;
+                assert_eq!(known, !excepted, "{} with {manager:?}", need.what);
             }
         }
     }
 
     #[test]
-    fn package_names_are_words() {
-        let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-        for name in NEEDS.iter().flat_map(|need| need.packages) {
-            assert!(name.chars().all(word), "{name}");
+    fn names_of_packages_are_single_words() {
+        for need in ALL {
+            for &manager in Manager::ALL {
+                let package = manager.package(need).unwrap_or_default();
+                let plain = |c: char| c.is_ascii_alphanumeric() || "-+.".contains(c);
+                assert!(package.chars().all(plain), "{package:?}");
+            }
         }
     }
 
     #[test]
-    fn a_program_that_uses_shared_libraries_is_not_static() {
-        let own = fs::read(env::current_exe().unwrap()).unwrap();
-        assert!(!is_static(&own));
-        assert!(!is_static(b"#!/bin/sh\n"));
-        let busybox = static_busybox().expect("busybox-static, which setup installs");
-        assert!(is_static(&fs::read(busybox).unwrap()));
+    fn each_need_is_named_once() {
+        let names: HashSet<&str> = ALL.iter().map(|need| need.what).collect();
+        assert_eq!(names.len(), ALL.len());
     }
 
     #[test]
-    fn what_is_not_there_is_not_found() {
-        assert!(!need("", Run, Program("no-such-program"), [""; 4]).is_met());
-        assert!(!need("", Run, Header("no/such/header.h"), [""; 4]).is_met());
-        assert!(!need("", Run, Library("libnosuch", ""), [""; 4]).is_met());
-        assert!(need("", Run, Program("sh"), [""; 4]).is_met());
+    fn every_purpose_has_needs() {
+        for &purpose in Needs::ALL {
+            assert!(ALL.iter().any(|need| need.needs == purpose), "{purpose:?}");
+        }
     }
 }

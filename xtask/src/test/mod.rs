@@ -15,7 +15,7 @@ use crate::flags;
 use crate::place::{Ending, Place};
 use crate::process::{Input, Program, Stream};
 use crate::say;
-use crate::setup::{self, Purpose};
+use crate::setup::{self, Needs};
 use crate::vm::{Interrupted, Options};
 use crate::workspace::{self, Message, Package, Workspace};
 use summary::{Counts, Reader, Row};
@@ -40,19 +40,19 @@ struct Binary {
 ///
 /// The build fails, the machine does not boot, the user stops the run, or no test ran.
 pub(crate) fn run(flags: &flags::Test) -> Result<i32> {
-    setup::ensure(Purpose::Test)?;
+    setup::ensure(Needs::TO_TEST)?;
     let workspace = Workspace::find()?;
     let binaries = build(flags, &workspace)?;
     let (on_device, on_host): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.needs_device);
     let mut rows = Vec::new();
     let result = run_all(flags, &workspace, &on_host, &on_device, &mut rows);
-    println!("{}", summary::table(&rows).trim_end());
-    result?;
     let failed: Vec<&Row> = rows.iter().filter(|row| !row.success()).collect();
     for row in &failed {
         say!("failed: {}{}", row.name, row.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default());
         say!("to repeat it: cargo xtask test {}", repeat(&row.name));
     }
+    println!("{}", summary::table(&rows).trim_end());
+    result?;
     if failed.is_empty() && rows.iter().all(|row| row.counts.passed == 0) {
         bail!("no test ran: nothing matches");
     }
@@ -72,8 +72,8 @@ fn run_all(
         for binary in on_host {
             rows.push(run_one(&mut host, "host", &binary.name, binary.program(flags, &[]), timeout)?);
         }
-        if flags.wants_doctests() {
-            rows.extend(doctests(&mut host, flags, workspace, timeout)?);
+        if flags.wants_doctests() && has_library(flags, workspace) {
+            rows.push(doctests(&mut host, flags, workspace, timeout)?);
         }
     }
     if on_device.is_empty() {
@@ -112,6 +112,8 @@ fn run_all(
     Ok(())
 }
 
+/// The row of the documentation examples of all packages.
+const DOCTESTS: &str = "doctests";
 const MACHINE_GONE: &str = "the machine is gone: ";
 
 /// Runs one binary and hands on what it prints.
@@ -125,7 +127,7 @@ fn run_one(
     say!("running {name} ({place_name})");
     let mut reader = Reader::default();
     let started = Instant::now();
-    let ending = place.run(1, program, timeout, |stream, bytes| {
+    let ending = place.run(program, timeout, |stream, bytes| {
         // Nobody may be reading any more, and the summary still wants its numbers.
         let _ = match stream {
             Stream::Output => {
@@ -157,48 +159,42 @@ fn run_one(
     Ok(Row { name: name.to_owned(), place: place_name, counts, time, problem })
 }
 
-/// Documentation examples, one run a package: cargo alone knows how to build and run them.
-fn doctests(
-    host: &mut Place,
-    flags: &flags::Test,
-    workspace: &Workspace,
-    timeout: Option<Duration>,
-) -> Result<Vec<Row>> {
-    let is_library = |package: &&Package| {
-        let libraries = ["lib", "rlib", "proc-macro"];
-        package.targets.iter().any(|target| target.kind.iter().any(|kind| libraries.contains(&kind.as_str())))
-    };
-    let mut rows = Vec::new();
-    for package in workspace.packages.iter().filter(is_library).filter(|package| flags.wants_package(&package.name)) {
-        let mut arguments: Vec<OsString> = ["test", "--doc", "--package", &package.name].map(OsString::from).into();
-        arguments.extend(flags.filter.iter().map(OsString::from));
-        if !flags.arguments.is_empty() {
-            arguments.push("--".into());
-            arguments.extend(flags.arguments.iter().cloned());
-        }
-        let program = Program {
-            path: workspace::cargo().get_program().to_owned(),
-            arguments,
-            environment: workspace::environment(),
-            folder: workspace.root.clone(),
-            input: Input::Null,
-        };
-        rows.push(run_one(host, "host", &format!("{}: doctests", package.name), program, timeout)?);
+/// Documentation examples: cargo alone knows how to build and run them. It is given the same packages as for the other tests, so
+/// that their features, and with them what is built already, stay the same.
+fn doctests(host: &mut Place, flags: &flags::Test, workspace: &Workspace, timeout: Option<Duration>) -> Result<Row> {
+    let mut arguments: Vec<OsString> = vec!["test".into(), "--doc".into()];
+    arguments.extend(packages(flags).into_iter().map(OsString::from));
+    arguments.extend(flags.filter.iter().map(OsString::from));
+    if !flags.arguments.is_empty() {
+        arguments.push("--".into());
+        arguments.extend(flags.arguments.iter().cloned());
     }
-    Ok(rows)
+    let program = Program {
+        path: workspace::cargo().get_program().to_owned(),
+        arguments,
+        environment: workspace::environment(),
+        folder: workspace.root.clone(),
+        input: Input::Null,
+    };
+    run_one(host, "host", DOCTESTS, program, timeout)
+}
+
+/// The packages to test, as cargo takes them.
+fn packages(flags: &flags::Test) -> Vec<String> {
+    if flags.package.is_empty() {
+        return vec!["--workspace".into()];
+    }
+    flags.package.iter().flat_map(|name| ["--package".into(), name.clone()]).collect()
 }
 
 fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
     let mut arguments: Vec<String> = vec!["test".into(), "--no-run".into()];
-    if flags.package.is_empty() {
-        arguments.push("--workspace".into());
-    }
+    arguments.extend(packages(flags));
     for name in &flags.package {
         if workspace.package(name).is_none() {
             let names: Vec<&str> = workspace.packages.iter().map(|package| package.name.as_str()).collect();
             bail!("there is no package {name}; there are {}", names.join(", "));
         }
-        arguments.extend(["--package".into(), name.clone()]);
     }
     for name in &flags.test {
         arguments.extend(["--test".into(), name.clone()]);
@@ -235,6 +231,14 @@ fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
     Ok(binaries)
 }
 
+/// Cargo refuses to look for documentation examples where there is no library.
+fn has_library(flags: &flags::Test, workspace: &Workspace) -> bool {
+    let is_library = |kind: &String| ["lib", "rlib", "proc-macro"].contains(&kind.as_str());
+    let chosen = |package: &&Package| flags.package.is_empty() || flags.package.contains(&package.name);
+    let targets = workspace.packages.iter().filter(chosen).flat_map(|package| &package.targets);
+    targets.flat_map(|target| &target.kind).any(is_library)
+}
+
 /// Integration tests that run on a device are named for it.
 fn needs_device(target: &str) -> bool {
     target == "device" || target.starts_with("device_")
@@ -243,10 +247,9 @@ fn needs_device(target: &str) -> bool {
 /// What to add to `cargo xtask test` to run this row alone.
 fn repeat(name: &str) -> String {
     match name.split_once(": ") {
-        Some((package, "doctests")) => format!("--package {package} --doc"),
         Some((package, target)) if !target.ends_with(')') => format!("--package {package} --test {target}"),
         Some((package, _)) => format!("--package {package}"),
-        None => String::new(),
+        None => "--doc".to_owned(),
     }
 }
 
@@ -272,10 +275,6 @@ impl flags::Test {
     /// As with cargo, a choice of other tests is one against these.
     fn wants_doctests(&self) -> bool {
         self.doc || self.test.is_empty()
-    }
-
-    fn wants_package(&self, name: &str) -> bool {
-        self.package.is_empty() || self.package.iter().any(|package| package == name)
     }
 }
 
@@ -303,7 +302,7 @@ mod tests {
     #[test]
     fn each_row_names_the_command_that_repeats_it() {
         assert_eq!(repeat("verbs: device_rc"), "--package verbs --test device_rc");
-        assert_eq!(repeat("verbs: doctests"), "--package verbs --doc");
+        assert_eq!(repeat(DOCTESTS), "--doc");
         assert_eq!(repeat("verbs: verbs (unit tests)"), "--package verbs");
     }
 }
