@@ -27,6 +27,26 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// As [`run`], for a command that says the same about each of a thousand files: only the end of what it says is told.
+///
+/// # Errors
+///
+/// As [`run`]; a full disk is named as such.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    let text = shell(command);
+    say!("$ {text}");
+    let output = command.output().with_context(|| format!("starting `{text}`"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    if words.contains("No space left on device") {
+        bail!("the disk is full; make room, then repeat it: {text}");
+    }
+    let lines: Vec<&str> = words.lines().collect();
+    bail!("failed ({}); to repeat it: {text}\n{}", output.status, lines[lines.len().saturating_sub(5)..].join("\n"));
+}
+
 /// The command as one would type it.
 pub(crate) fn shell(command: &Command) -> String {
     let mut words = Vec::new();

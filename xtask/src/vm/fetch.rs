@@ -142,7 +142,7 @@ fn fetch(cache: &Path, apt: &Apt, package: &str) -> Result<Kernel> {
     let work = work.with_context(|| format!("making a folder in {}", cache.display()))?;
     let archive = apt.download(package, work.path())?;
     let root = work.path().join("root");
-    step::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(&root))?;
+    step::run_quietly(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(&root))?;
     // depmod looks in lib/modules alone.
     if root.join("usr/lib/modules").is_dir() && !root.join("lib").exists() {
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;

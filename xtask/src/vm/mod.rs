@@ -224,7 +224,10 @@ impl Vm {
                 Some(News::Program(_) | News::Signal(_)) => {}
                 None => {
                     let seconds = self.started.elapsed().as_secs();
-                    bail!("the guest was not up after {seconds} s; its console says:\n{}", self.console.tail());
+                    match self.console.tail() {
+                        words if words.is_empty() => bail!("the guest printed nothing in {seconds} s"),
+                        words => bail!("the guest was not up after {seconds} s; its console says:\n{words}"),
+                    }
                 }
             }
         }
