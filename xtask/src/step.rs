@@ -72,3 +72,19 @@ pub(crate) fn quote(word: &str) -> String {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_in_one_line_and_other_failures_with_their_last_words() {
+        let sh = |script: &str| run_quietly(Command::new("sh").args(["-c", script])).map_err(|error| error.to_string());
+        sh("echo much >&2").unwrap();
+        let full = sh("seq 1000 >&2; echo 'tar: x: Cannot write: No space left on device' >&2; exit 2").unwrap_err();
+        assert!(full.starts_with("the disk is full") && full.lines().count() == 1, "{full}");
+        let other = sh("seq 1000 >&2; exit 3").unwrap_err();
+        assert!(other.starts_with("failed (exit status: 3)"), "{other}");
+        assert!(other.ends_with("996\n997\n998\n999\n1000"), "{other}");
+    }
+}
