@@ -41,7 +41,7 @@ pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
     }
     let words = String::from_utf8_lossy(&output.stderr);
     if words.contains("No space left on device") {
-        bail!("the disk is full; make room, then repeat it: {text}");
+        bail!("the disk is full, as `{text}` says: make room and try again");
     }
     let lines: Vec<&str> = words.lines().collect();
     bail!("failed ({}); to repeat it: {text}\n{}", output.status, lines[lines.len().saturating_sub(5)..].join("\n"));
