@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// `vm exec` with these arguments; its temporary files, and so QEMU's command line, are told from others' by the folder.
@@ -51,8 +52,8 @@ fn await_line(child: &mut Child, text: &str) {
     assert!(lines.any(|line| line.unwrap().contains(text)), "{text} never came");
 }
 
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn an_interrupt_ends_the_program_and_the_machine() {
     let folder = folder();
     let mut child = vm_exec(&folder, &["--", "sh", "-c", "echo started; sleep 1000"]).spawn().unwrap();
     await_line(&mut child, "started");
-    signal(&child, "INT");
+    signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", errors(&output));
     assert!(errors(&output).contains("interrupted"), "{}", errors(&output));
