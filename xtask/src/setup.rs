@@ -142,9 +142,10 @@ fn report(system: &System) -> i32 {
 /// What would bring it.
 fn remedy(need: &Need, manager: Option<Manager>) -> String {
     if need.needs == Needs::Rust {
-        let component = need.what;
+        let package = manager.and_then(|manager| manager.package(need)).unwrap_or(need.what);
         return format!(
-            "`rustup component add {component}`, or the package {component} of the distribution that Rust came from"
+            "`rustup component add {}`, or the distribution's package {package} if Rust is from there",
+            need.what
         );
     }
     match manager {
@@ -265,7 +266,10 @@ mod tests {
         let mut runner = Recorder::default();
         let error = ensure_on(&root.system(), Privilege::Root, &mut runner, Needs::ALL).expect_err("it is not there");
         assert!(runner.commands.is_empty());
-        assert!(error.to_string().contains("rustup component add clippy"), "{error}");
+        assert!(
+            error.to_string().contains("`rustup component add clippy`, or the distribution's package rust-clippy "),
+            "{error}"
+        );
         ensure_on(&root.system(), Privilege::Root, &mut runner, &[Needs::Build, Needs::Machine, Needs::Tests])
             .expect("these do without");
     }
