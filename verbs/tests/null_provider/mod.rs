@@ -26,6 +26,7 @@ use verbs::Context;
 use state::{CURRENT, Shared};
 
 pub(crate) use plain::Polls;
+#[allow(unused_imports, reason = "each binary uses its part")]
 pub(crate) use state::{BadWr, Fault, Kind, Refusal};
 
 /// What a context that is opened on the provider does with requests.
