@@ -2,8 +2,8 @@
 
 use verbs::*;
 
-use crate::null_provider::NullProvider;
-use crate::{Bench, take_event};
+use crate::null_provider::{BadWr, NullProvider, Refusal};
+use crate::{Bench, ERRNOS, take_event};
 
 /// Does something to a connected queue pair and its like, and returns what the provider says of it.
 fn violations(wrong: impl FnOnce(&Bench)) -> String {
@@ -83,4 +83,36 @@ fn an_event_that_is_not_acked_is_noticed() {
 fn an_object_that_is_left_is_noticed() {
     let provider = NullProvider::new();
     std::mem::forget(provider.open());
+}
+
+#[test]
+fn the_data_path_does_what_libibverbs_own_functions_do() {
+    let bench = Bench::new();
+    let slices = [bench.region.slice(..64).unwrap()];
+    let (send, receive) = (SendRequest::send(1, &slices).signaled(), ReceiveRequest::new(2, &slices));
+    let mut room = [WorkCompletion::default(); 4];
+    let text = |completions: &[WorkCompletion]| format!("{completions:?}");
+    bench.qp.post_send(&send).unwrap();
+    bench.qp.post_receive(&receive).unwrap();
+    let ours = text(bench.cq.poll(&mut room).unwrap());
+    assert!(ours.contains("wr_id: 1") && ours.contains("wr_id: 2"), "{ours}");
+    let (qp, cq) = (bench.qp.as_raw(), bench.cq.as_raw());
+    let (mut bad_send, mut bad_receive) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the objects and the requests are alive, and a completion is an `ibv_wc`.
+    unsafe {
+        assert_eq!(ffi::ibv_post_send(qp, send.as_raw(), &mut bad_send), 0);
+        assert_eq!(ffi::ibv_post_recv(qp, receive.as_raw(), &mut bad_receive), 0);
+        assert_eq!(ffi::ibv_poll_cq(cq, 4, room.as_mut_ptr().cast()), 2);
+    }
+    assert_eq!(text(&room[..2]), ours);
+    // And each refusal is theirs.
+    for errno in ERRNOS {
+        let refuse = || bench.provider.refuse(Refusal { after: 0, errno, bad_wr: BadWr::Refused });
+        refuse();
+        assert_eq!(bench.qp.post_send(&send).unwrap_err().raw_os_error(), errno);
+        refuse();
+        // SAFETY: as above.
+        assert_eq!(unsafe { ffi::ibv_post_send(qp, send.as_raw(), &mut bad_send) }, errno);
+        assert_eq!(bad_send, send.as_raw());
+    }
 }
