@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::io;
 
 use crate::completion_error::CompletionError;
+use crate::poll_error::PollError;
 use crate::post_error::PostError;
 
 /// The result of a verb.
@@ -109,6 +110,10 @@ pub enum Error {
     #[error(transparent)]
     Post(#[from] PostError),
 
+    /// A completion queue is broken.
+    #[error(transparent)]
+    Poll(#[from] PollError),
+
     /// A work request failed.
     #[error(transparent)]
     Completion(#[from] CompletionError),
@@ -122,6 +127,7 @@ impl Error {
                 Some(*errno)
             }
             Self::Post(error) => Some(error.raw_os_error()),
+            Self::Poll(error) => Some(error.raw_os_error()),
             _ => None,
         }
     }

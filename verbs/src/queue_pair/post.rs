@@ -9,6 +9,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use crate::dispatch;
 use crate::ffi;
 use crate::post_error::PostError;
 use crate::queue_pair::QueuePair;
@@ -36,7 +37,7 @@ impl<T: Transport> QueuePair<T> {
         // SAFETY: the queue pair is alive; the request is valid for its transport and, with its link cleared, a chain of one.
         let code = unsafe {
             (*wr).next = ptr::null_mut();
-            ffi::ibv_post_send(self.as_raw(), wr, &mut bad_wr)
+            dispatch::post_send(self.as_raw(), wr, &mut bad_wr)
         };
         if code == 0 { Ok(()) } else { Err(refusal("ibv_post_send", code, wr, 1, bad_wr)) }
     }
@@ -63,7 +64,7 @@ impl<T: Transport> QueuePair<T> {
                 (*first.add(index - 1)).next = first.add(index);
             }
             (*first.add(count - 1)).next = ptr::null_mut();
-            ffi::ibv_post_send(self.as_raw(), first, &mut bad_wr)
+            dispatch::post_send(self.as_raw(), first, &mut bad_wr)
         };
         if code == 0 { Ok(()) } else { Err(refusal("ibv_post_send", code, first, count, bad_wr)) }
     }
@@ -86,7 +87,7 @@ impl<T: Transport> QueuePair<T> {
         // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {
             (*wr).next = ptr::null_mut();
-            ffi::ibv_post_recv(self.as_raw(), wr, &mut bad_wr)
+            dispatch::post_recv(self.as_raw(), wr, &mut bad_wr)
         };
         if code == 0 { Ok(()) } else { Err(refusal("ibv_post_recv", code, wr, 1, bad_wr)) }
     }
@@ -113,7 +114,7 @@ impl<T: Transport> QueuePair<T> {
                 (*first.add(index - 1)).next = first.add(index);
             }
             (*first.add(count - 1)).next = ptr::null_mut();
-            ffi::ibv_post_recv(self.as_raw(), first, &mut bad_wr)
+            dispatch::post_recv(self.as_raw(), first, &mut bad_wr)
         };
         if code == 0 { Ok(()) } else { Err(refusal("ibv_post_recv", code, first, count, bad_wr)) }
     }

@@ -1,0 +1,172 @@
+/*
+ * The loops of ours.rs as a C program has them: libibverbs' inline functions, requests on the stack, every field that is not
+ * named zeroed by the language, every return value and status looked at.
+ */
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#define ROOM 16
+#define CHAIN 16
+#define PART 64
+#define PARTS 64
+
+struct fixture {
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	char *buffer;
+	uint64_t remote_addr;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+static uint64_t part(const struct fixture *f, uint64_t i)
+{
+	return (uintptr_t)(f->buffer + i % PARTS * PART);
+}
+
+/* How many requests have completed, or -1. */
+static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(cq, ROOM, wc);
+	for (int i = 0; i < n; i++)
+		if (wc[i].status != IBV_WC_SUCCESS)
+			return -1;
+	return n;
+}
+
+/* Fresh: a request is built, posted and polled. OPERATION sets what the request has besides its list. */
+#define FRESH(NAME, OPCODE, ...)                                                                          \
+	uint64_t NAME(const struct fixture *f, uint64_t count)                                            \
+	{                                                                                                 \
+		struct ibv_wc wc[ROOM];                                                                   \
+		uint64_t done = 0;                                                                        \
+		for (uint64_t i = 0; i < count; i++) {                                                    \
+			struct ibv_sge sge = { .addr = part(f, i), .length = PART, .lkey = f->lkey };     \
+			struct ibv_send_wr wr = {                                                         \
+				.wr_id = i,                                                               \
+				.sg_list = &sge,                                                          \
+				.num_sge = 1,                                                             \
+				.opcode = OPCODE,                                                         \
+				.send_flags = IBV_SEND_SIGNALED,                                          \
+				__VA_ARGS__                                                               \
+			};                                                                                \
+			struct ibv_send_wr *bad;                                                          \
+			if (ibv_post_send(f->qp, &wr, &bad))                                              \
+				return 0;                                                                 \
+			int n = poll_some(f->cq, wc);                                                     \
+			if (n < 0)                                                                        \
+				return 0;                                                                 \
+			done += n;                                                                        \
+		}                                                                                         \
+		return done;                                                                              \
+	}
+
+#define REMOTE .wr.rdma = { .remote_addr = f->remote_addr, .rkey = f->rkey }
+
+FRESH(c_send, IBV_WR_SEND, )
+FRESH(c_write, IBV_WR_RDMA_WRITE, REMOTE)
+FRESH(c_write_with_imm, IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(i), REMOTE)
+FRESH(c_read, IBV_WR_RDMA_READ, REMOTE)
+
+uint64_t c_chain(const struct fixture *f, uint64_t count)
+{
+	struct ibv_wc wc[ROOM];
+	uint64_t done = 0;
+	for (uint64_t i = 0; i < count; i++) {
+		struct ibv_sge sge[CHAIN];
+		struct ibv_send_wr wr[CHAIN];
+		struct ibv_send_wr *bad;
+		for (uint64_t k = 0; k < CHAIN; k++) {
+			sge[k] = (struct ibv_sge){ .addr = part(f, k), .length = PART, .lkey = f->lkey };
+			wr[k] = (struct ibv_send_wr){
+				.wr_id = i + k,
+				.next = k + 1 < CHAIN ? &wr[k + 1] : NULL,
+				.sg_list = &sge[k],
+				.num_sge = 1,
+				.opcode = IBV_WR_RDMA_WRITE,
+				.send_flags = IBV_SEND_SIGNALED,
+				REMOTE
+			};
+		}
+		if (ibv_post_send(f->qp, wr, &bad))
+			return 0;
+		int n = poll_some(f->cq, wc);
+		if (n < 0)
+			return 0;
+		done += n;
+	}
+	return done;
+}
+
+uint64_t c_receive(const struct fixture *f, uint64_t count)
+{
+	struct ibv_wc wc[ROOM];
+	uint64_t done = 0;
+	for (uint64_t i = 0; i < count; i++) {
+		struct ibv_sge sge = { .addr = part(f, i), .length = PART, .lkey = f->lkey };
+		struct ibv_recv_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1 };
+		struct ibv_recv_wr *bad;
+		if (ibv_post_recv(f->qp, &wr, &bad))
+			return 0;
+		int n = poll_some(f->cq, wc);
+		if (n < 0)
+			return 0;
+		done += n;
+	}
+	return done;
+}
+
+/* A queue that is always full: the identifiers are looked at. */
+uint64_t c_poll_full(const struct fixture *f, uint64_t count)
+{
+	struct ibv_wc wc[ROOM];
+	uint64_t done = 0, sum = 0;
+	for (uint64_t i = 0; i < count; i++) {
+		int n = ibv_poll_cq(f->cq, ROOM, wc);
+		if (n < 0)
+			return 0;
+		for (int k = 0; k < n; k++) {
+			if (wc[k].status != IBV_WC_SUCCESS)
+				return 0;
+			sum += wc[k].wr_id;
+		}
+		done += n;
+	}
+	return sum == 0 ? done : 0;
+}
+
+uint64_t c_poll_empty(const struct fixture *f, uint64_t count)
+{
+	struct ibv_wc wc[ROOM];
+	uint64_t done = 0;
+	for (uint64_t i = 0; i < count; i++) {
+		int n = ibv_poll_cq(f->cq, ROOM, wc);
+		if (n < 0)
+			return 0;
+		done += 1 + n;
+	}
+	return done;
+}
+
+/* Reused: built once; for each post only the identifier and the address change. */
+uint64_t c_reused(const struct fixture *f, uint64_t count)
+{
+	struct ibv_wc wc[ROOM];
+	uint64_t done = 0;
+	struct ibv_sge sge = { .length = PART, .lkey = f->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED, REMOTE
+	};
+	for (uint64_t i = 0; i < count; i++) {
+		struct ibv_send_wr *bad;
+		wr.wr_id = i;
+		sge.addr = part(f, i);
+		if (ibv_post_send(f->qp, &wr, &bad))
+			return 0;
+		int n = poll_some(f->cq, wc);
+		if (n < 0)
+			return 0;
+		done += n;
+	}
+	return done;
+}

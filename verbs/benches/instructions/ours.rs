@@ -1,0 +1,132 @@
+//! The loops of loops.c through the safe interface.
+
+use std::array;
+
+use verbs::*;
+
+use crate::null_provider::{DataPath, NullProvider, Polls};
+use crate::theirs;
+
+const ROOM: usize = 16;
+pub(crate) const CHAIN: usize = 16;
+const PART: usize = 64;
+const PARTS: usize = 64;
+
+/// What the loops use.
+pub(crate) struct Objects {
+    qp: QueuePair<Rc>,
+    cq: CompletionQueue,
+    region: MemoryRegion<Vec<u8>>,
+    remote: RemoteSlice,
+    _provider: NullProvider,
+}
+
+impl Objects {
+    pub(crate) fn new(polls: Polls) -> Self {
+        let provider = NullProvider::new();
+        let context = provider.open_with(DataPath::Plain(polls));
+        let pd = context.create_protection_domain().unwrap();
+        let cq = context.create_completion_queue(64).unwrap();
+        let qp = QueuePair::builder(&pd, &cq, &cq).build().unwrap();
+        let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
+        let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
+        Self { qp, cq, region, remote, _provider: provider }
+    }
+
+    pub(crate) fn for_c(&self) -> theirs::Fixture {
+        theirs::Fixture {
+            qp: self.qp.as_raw(),
+            cq: self.cq.as_raw(),
+            buffer: self.region.as_ptr(),
+            remote_addr: self.remote.address(),
+            lkey: self.region.lkey(),
+            rkey: self.remote.rkey(),
+        }
+    }
+
+    #[inline(always)]
+    fn part(&self, i: u64) -> Result<LocalSlice<'_>> {
+        let offset = i as usize % PARTS * PART;
+        self.region.slice(offset..offset + PART)
+    }
+}
+
+/// A loop: how often, and how much was done.
+pub(crate) type Loop = fn(&Objects, u64) -> Result<u64>;
+
+/// How many requests have completed.
+#[inline(always)]
+fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion]) -> Result<u64> {
+    let completions = cq.poll(room)?;
+    for completion in &*completions {
+        completion.success()?;
+    }
+    Ok(completions.len() as u64)
+}
+
+/// A request is built, posted and polled.
+macro_rules! fresh {
+    ($name:ident, |$objects:ident, $i:ident, $slices:ident| $request:expr) => {
+        pub(crate) fn $name($objects: &Objects, count: u64) -> Result<u64> {
+            let mut room = [WorkCompletion::default(); ROOM];
+            let mut done = 0;
+            for $i in 0..count {
+                let $slices = &[$objects.part($i)?];
+                $objects.qp.post_send(&$request.signaled())?;
+                done += poll_some(&$objects.cq, &mut room)?;
+            }
+            Ok(done)
+        }
+    };
+}
+
+fresh!(send, |objects, i, slices| SendRequest::send(i, slices));
+fresh!(write, |objects, i, slices| SendRequest::rdma_write(i, slices, objects.remote));
+fresh!(write_with_imm, |objects, i, slices| SendRequest::rdma_write_with_imm(i, slices, objects.remote, i as u32));
+fresh!(read, |objects, i, slices| SendRequest::rdma_read(i, slices, objects.remote));
+
+pub(crate) fn chain(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    for i in 0..count {
+        let slices: [_; CHAIN] = array::from_fn(|k| [objects.part(k as u64).unwrap()]);
+        let mut requests: [_; CHAIN] =
+            array::from_fn(|k| SendRequest::rdma_write(i + k as u64, &slices[k], objects.remote).signaled());
+        objects.qp.post_send_chain(&mut requests)?;
+        done += poll_some(&objects.cq, &mut room)?;
+    }
+    Ok(done)
+}
+
+pub(crate) fn receive(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    for i in 0..count {
+        objects.qp.post_receive(&ReceiveRequest::new(i, &[objects.part(i)?]))?;
+        done += poll_some(&objects.cq, &mut room)?;
+    }
+    Ok(done)
+}
+
+/// A queue that is always full: the identifiers are looked at.
+pub(crate) fn poll_full(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let (mut done, mut sum) = (0, 0);
+    for _ in 0..count {
+        let completions = objects.cq.poll(&mut room)?;
+        for completion in &*completions {
+            sum += completion.success()?.wr_id();
+        }
+        done += completions.len() as u64;
+    }
+    Ok(if sum == 0 { done } else { 0 })
+}
+
+pub(crate) fn poll_empty(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    for _ in 0..count {
+        done += 1 + objects.cq.poll(&mut room)?.len() as u64;
+    }
+    Ok(done)
+}

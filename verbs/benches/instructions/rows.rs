@@ -1,0 +1,51 @@
+//! What is compared, and what each may cost.
+
+use std::ffi::CStr;
+
+use crate::null_provider::Polls;
+use crate::ours;
+
+/// What a row may cost.
+#[derive(Clone, Copy)]
+pub(crate) enum Gate {
+    /// At most this many times C's instructions.
+    Ratio(f64),
+    /// At most this many instructions more than C.
+    More(f64),
+}
+
+/// An operation, in Rust and in C.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) polls: Polls,
+    /// How many operations a turn of the loop is.
+    pub(crate) operations: u64,
+    /// How much a turn of the loop is to do.
+    pub(crate) done: u64,
+    pub(crate) ours: ours::Loop,
+    pub(crate) theirs: &'static CStr,
+    pub(crate) gate: Gate,
+}
+
+const fn post(name: &'static str, ours: ours::Loop, theirs: &'static CStr, ratio: f64) -> Row {
+    Row { name, polls: Polls::Posted, operations: 1, done: 1, ours, theirs, gate: Gate::Ratio(ratio) }
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    post("post SEND and poll", ours::send, c"c_send", 0.95),
+    post("post RDMA WRITE and poll", ours::write, c"c_write", 0.95),
+    post("post RDMA WRITE with immediate and poll", ours::write_with_imm, c"c_write_with_imm", 0.95),
+    post("post RDMA READ and poll", ours::read, c"c_read", 0.95),
+    Row {
+        operations: ours::CHAIN as u64,
+        done: ours::CHAIN as u64,
+        ..post("post a chain of 16 and poll, each", ours::chain, c"c_chain", 0.95)
+    },
+    post("post a receive and poll", ours::receive, c"c_receive", 1.00),
+    Row { polls: Polls::Full, done: 16, ..post("poll of 16 completions", ours::poll_full, c"c_poll_full", 1.00) },
+    Row {
+        polls: Polls::Empty,
+        gate: Gate::More(4.0),
+        ..post("poll of an empty queue", ours::poll_empty, c"c_poll_empty", 1.00)
+    },
+];

@@ -1,0 +1,356 @@
+//! Domains, regions, channels, completion queues and queue pairs: the functions that libibverbs exports.
+//!
+//! # Safety
+//!
+//! All pointers come from these functions; what they made stays in memory as long as the provider, which outlives its
+//! objects. Each function is called with valid structures.
+#![allow(clippy::missing_safety_doc, reason = "the manual pages of libibverbs say it")]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::{mem, ptr};
+
+use verbs::ffi;
+
+use super::device::shared;
+use super::plain::Ring;
+use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
+
+/// A completion queue, and what the plain data path needs of it.
+#[repr(C)]
+pub(super) struct CompletionQueue {
+    pub(super) cq: ffi::ibv_cq,
+    pub(super) ring: Ring,
+}
+
+/// A queue pair, and what the plain data path needs of it.
+#[repr(C)]
+pub(super) struct QueuePair {
+    pub(super) qp: ffi::ibv_qp,
+    pub(super) signal_all: bool,
+    cap: ffi::ibv_qp_cap,
+}
+
+/// Whether a call that makes an object out of others may go on; sets `errno` if not.
+fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
+    let parents_live = parents.iter().all(|(kind, address)| state.check(*kind, *address, verb));
+    let errno = match state.fault(verb) {
+        Some(fault) => fault.errno,
+        None if parents_live => return true,
+        None => libc::EINVAL,
+    };
+    set_errno(errno);
+    false
+}
+
+/// What a call that destroys an object returns; `Ok`: it is gone.
+fn destroy(state: &mut State, verb: &str, kind: Kind, address: usize) -> Result<(), c_int> {
+    if let Some(fault) = state.fault(verb) {
+        set_errno(fault.errno);
+        return Err(fault.returns.unwrap_or(fault.errno));
+    }
+    if state.remove(kind, address, verb) { Ok(()) } else { Err(libc::EBUSY) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_alloc_pd(context: *mut ffi::ibv_context) -> *mut ffi::ibv_pd {
+    // SAFETY: the context is one of ours.
+    let mut state = unsafe { shared(context) }.lock();
+    if !may_make(&mut state, "ibv_alloc_pd", &[(Kind::Context, context as usize)]) {
+        return ptr::null_mut();
+    }
+    let handle = state.number();
+    let pd = state.keep(ffi::ibv_pd { context, handle });
+    state.add(Kind::Domain, pd as usize, &[context as usize]);
+    pd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ffi::ibv_pd) -> c_int {
+    // SAFETY: the domain is one of ours.
+    let mut state = unsafe { shared((*pd).context) }.lock();
+    destroy(&mut state, "ibv_dealloc_pd", Kind::Domain, pd as usize).err().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ffi::ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    _iova: u64,
+    _access: c_uint,
+) -> *mut ffi::ibv_mr {
+    // SAFETY: the domain is one of ours.
+    let context = unsafe { (*pd).context };
+    // SAFETY: as above.
+    let mut state = unsafe { shared(context) }.lock();
+    if !may_make(&mut state, "ibv_reg_mr", &[(Kind::Domain, pd as usize)]) {
+        return ptr::null_mut();
+    }
+    let handle = state.number();
+    let (lkey, rkey) = (0x1000 + handle, 0x2000_0000 + handle);
+    let range = RegisteredRange { address: addr as u64, length: length as u64, domain: pd as usize };
+    state.regions.insert(lkey, range);
+    let mr = state.keep(ffi::ibv_mr { context, pd, addr, length, handle, lkey, rkey });
+    state.add(Kind::Region, mr as usize, &[pd as usize]);
+    mr
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ffi::ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ffi::ibv_mr {
+    // SAFETY: the arguments are this function's.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as c_uint) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dereg_mr(mr: *mut ffi::ibv_mr) -> c_int {
+    // SAFETY: the region is one of ours.
+    let (mut state, lkey) = unsafe { (shared((*mr).context).lock(), (*mr).lkey) };
+    match destroy(&mut state, "ibv_dereg_mr", Kind::Region, mr as usize) {
+        Ok(()) => {
+            state.regions.remove(&lkey);
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_comp_channel(context: *mut ffi::ibv_context) -> *mut ffi::ibv_comp_channel {
+    // SAFETY: the context is one of ours.
+    let mut state = unsafe { shared(context) }.lock();
+    if !may_make(&mut state, "ibv_create_comp_channel", &[(Kind::Context, context as usize)]) {
+        return ptr::null_mut();
+    }
+    // Each read takes one event.
+    // SAFETY: the call has no preconditions.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE) };
+    let channel = state.keep(ffi::ibv_comp_channel { context, fd, refcnt: 0 });
+    state.events.insert(channel as usize, Default::default());
+    state.add(Kind::Channel, channel as usize, &[context as usize]);
+    channel
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ffi::ibv_comp_channel) -> c_int {
+    // SAFETY: the channel is one of ours, and its descriptor was opened with it.
+    unsafe {
+        let mut state = shared((*channel).context).lock();
+        match destroy(&mut state, "ibv_destroy_comp_channel", Kind::Channel, channel as usize) {
+            Ok(()) => {
+                libc::close((*channel).fd);
+                0
+            }
+            Err(code) => code,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_cq(
+    context: *mut ffi::ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ffi::ibv_comp_channel,
+    vector: c_int,
+) -> *mut ffi::ibv_cq {
+    // SAFETY: the context is one of ours.
+    let mut state = unsafe { shared(context) }.lock();
+    let mut parents = vec![(Kind::Context, context as usize)];
+    if !channel.is_null() {
+        parents.push((Kind::Channel, channel as usize));
+    }
+    if !may_make(&mut state, "ibv_create_cq", &parents) {
+        return ptr::null_mut();
+    }
+    // SAFETY: the context is one of ours.
+    if !(1..=1 << 22).contains(&cqe) || !(0..unsafe { (*context).num_comp_vectors }).contains(&vector) {
+        set_errno(libc::EINVAL);
+        return ptr::null_mut();
+    }
+    // SAFETY: all zeroes are a valid structure.
+    let mut cq: ffi::ibv_cq = unsafe { mem::zeroed() };
+    cq.context = context;
+    cq.channel = channel;
+    cq.cq_context = cq_context;
+    cq.cqe = cqe;
+    let cq: *mut ffi::ibv_cq = state.keep(CompletionQueue { cq, ring: Ring::default() }).cast();
+    state.queues.insert(cq as usize, Queue { channel: channel as usize, ..Queue::default() });
+    let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
+    state.add(Kind::CompletionQueue, cq as usize, &parents);
+    cq
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_cq(cq: *mut ffi::ibv_cq) -> c_int {
+    // SAFETY: the queue is one of ours.
+    let mut state = unsafe { shared((*cq).context) }.lock();
+    let unacked = state.unacked(cq as usize);
+    if unacked > 0 {
+        state.violations.push(format!("ibv_destroy_cq: it would wait for ever for {unacked} events to be acked"));
+    }
+    if let Err(code) = destroy(&mut state, "ibv_destroy_cq", Kind::CompletionQueue, cq as usize) {
+        return code;
+    }
+    // As the kernel does, take back the events that nobody took.
+    let channel = state.queues.remove(&(cq as usize)).map_or(0, |queue| queue.channel);
+    if let Some(events) = state.events.get_mut(&channel) {
+        let before = events.len();
+        events.retain(|queue| *queue != cq as usize);
+        for _ in events.len()..before {
+            // SAFETY: the queue held its channel until now.
+            unsafe { take_from(channel as *mut ffi::ibv_comp_channel) };
+        }
+    }
+    0
+}
+
+/// Takes one off the count of a channel's events, or waits for one.
+///
+/// # Safety
+///
+/// The channel is alive.
+unsafe fn take_from(channel: *mut ffi::ibv_comp_channel) -> bool {
+    let mut count = 0u64;
+    // SAFETY: the descriptor is the channel's, and `count` has the eight bytes that are read.
+    unsafe { libc::read((*channel).fd, (&raw mut count).cast(), 8) == 8 }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ffi::ibv_comp_channel,
+    cq: *mut *mut ffi::ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the channel is one of ours, its queues are too, and the caller passes places for the results.
+    unsafe {
+        let shared = shared((*channel).context);
+        let mut state = shared.lock();
+        state.check(Kind::Channel, channel as usize, "ibv_get_cq_event");
+        if let Some(fault) = state.fault("ibv_get_cq_event") {
+            set_errno(fault.errno);
+            return fault.returns.unwrap_or(-1);
+        }
+        drop(state);
+        if !take_from(channel) {
+            return -1;
+        }
+        let mut state = shared.lock();
+        let Some(queue) = state.events.get_mut(&(channel as usize)).and_then(|events| events.pop_front()) else {
+            set_errno(libc::EAGAIN);
+            return -1;
+        };
+        state.queues.get_mut(&queue).expect("a queue that is destroyed has no events").taken += 1;
+        *cq = queue as *mut ffi::ibv_cq;
+        *cq_context = (**cq).cq_context;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ffi::ibv_cq, count: c_uint) {
+    // SAFETY: the queue is one of ours.
+    let mut state = unsafe { shared((*cq).context) }.lock();
+    if state.check(Kind::CompletionQueue, cq as usize, "ibv_ack_cq_events") {
+        let unacked = state.unacked(cq as usize);
+        if count > unacked {
+            state.violations.push(format!("ibv_ack_cq_events: {count} of {unacked} events were acked"));
+        }
+        state.queues.get_mut(&(cq as usize)).expect("it is alive").acked += count.min(unacked);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::ibv_qp_init_attr) -> *mut ffi::ibv_qp {
+    // SAFETY: the domain is one of ours, and the caller passes a structure.
+    let (context, attributes) = unsafe { ((*pd).context, &mut *attributes) };
+    // SAFETY: as above.
+    let mut state = unsafe { shared(context) }.lock();
+    let (send_cq, recv_cq) = (attributes.send_cq, attributes.recv_cq);
+    let queues = [(Kind::CompletionQueue, send_cq as usize), (Kind::CompletionQueue, recv_cq as usize)];
+    if !may_make(&mut state, "ibv_create_qp", &[(Kind::Domain, pd as usize), queues[0], queues[1]]) {
+        return ptr::null_mut();
+    }
+    let cap = attributes.cap;
+    // SAFETY: all zeroes are a valid structure.
+    let mut qp: ffi::ibv_qp = unsafe { mem::zeroed() };
+    qp.context = context;
+    qp.qp_context = attributes.qp_context;
+    qp.pd = pd;
+    qp.send_cq = send_cq;
+    qp.recv_cq = recv_cq;
+    qp.qp_num = state.number();
+    qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
+    qp.qp_type = attributes.qp_type;
+    let signal_all = attributes.sq_sig_all != 0;
+    let qp: *mut ffi::ibv_qp = state.keep(QueuePair { qp, signal_all, cap }).cast();
+    let slots = Slots {
+        max_send: cap.max_send_wr,
+        max_receive: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+        signal_all,
+        ..Slots::default()
+    };
+    state.pairs.insert(qp as usize, slots);
+    state.add(Kind::QueuePair, qp as usize, &[pd as usize, send_cq as usize, recv_cq as usize]);
+    qp
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
+    // SAFETY: the queue pair is one of ours.
+    let mut state = unsafe { shared((*qp).context) }.lock();
+    match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
+        Ok(()) => {
+            state.pairs.remove(&(qp as usize));
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_qp(qp: *mut ffi::ibv_qp, attributes: *mut ffi::ibv_qp_attr, mask: c_int) -> c_int {
+    // SAFETY: the queue pair is one of ours, and the caller passes a structure.
+    unsafe {
+        let mut state = shared((*qp).context).lock();
+        state.check(Kind::QueuePair, qp as usize, "ibv_modify_qp");
+        if let Some(fault) = state.fault("ibv_modify_qp") {
+            set_errno(fault.errno);
+            return fault.returns.unwrap_or(fault.errno);
+        }
+        if mask as u32 & ffi::ibv_qp_attr_mask::IBV_QP_STATE.0 != 0 {
+            (*qp).state = (*attributes).qp_state;
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ffi::ibv_qp,
+    attributes: *mut ffi::ibv_qp_attr,
+    _mask: c_int,
+    initial: *mut ffi::ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: the queue pair is one of ours, and the caller passes structures, of which all zeroes are valid ones.
+    unsafe {
+        let mut state = shared((*qp).context).lock();
+        state.check(Kind::QueuePair, qp as usize, "ibv_query_qp");
+        if let Some(fault) = state.fault("ibv_query_qp") {
+            set_errno(fault.errno);
+            return fault.returns.unwrap_or(fault.errno);
+        }
+        attributes.write_bytes(0, 1);
+        initial.write_bytes(0, 1);
+        (*attributes).qp_state = (*qp).state;
+        (*initial).cap = (*qp.cast::<QueuePair>()).cap;
+    }
+    0
+}

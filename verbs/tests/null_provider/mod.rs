@@ -1,0 +1,128 @@
+//! A provider of verbs that does nothing: test support.
+//!
+//! A test or bench binary that includes this module *defines* the functions of libibverbs, so the linker takes these and not
+//! the library's: no kernel, no device, no privileges. Devices, domains, regions, queues and channels work as far as the
+//! control path needs. There are two data paths, both of which complete at once what was posted:
+//!
+//! * the *checked* one, for tests of the crate's logic: requests may name live regions only, a queue can be full, and each
+//!   call can be told to fail;
+//! * the *plain* one, of a few instructions, on which the crate's own instructions can be counted.
+//!
+//! It watches what it is called with: an object that is destroyed twice, too early or not at all, one that is used after it
+//! was destroyed, and a queue that is destroyed while events are not acked (for which libibverbs would wait for ever). No
+//! memory is freed before the [`NullProvider`] is dropped, so that a stale pointer is seen and not followed.
+#![allow(dead_code, reason = "each binary uses its part")]
+
+mod checked;
+mod control;
+mod device;
+mod plain;
+mod state;
+
+use std::sync::Arc;
+
+use verbs::Context;
+
+use state::{CURRENT, Shared};
+
+pub(crate) use plain::Polls;
+#[allow(unused_imports, reason = "each binary uses its part")]
+pub(crate) use state::{BadWr, Fault, Kind, Refusal};
+
+/// What a context that is opened on the provider does with requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DataPath {
+    #[default]
+    Checked,
+    Plain(Polls),
+}
+
+/// The provider of one thread: what it opens and makes, whichever thread then uses it.
+pub(crate) struct NullProvider {
+    shared: Arc<Shared>,
+}
+
+impl NullProvider {
+    /// Makes a provider with a device `null0`, with the checked data path, and makes it this thread's.
+    pub(crate) fn new() -> Self {
+        let shared = Arc::new(Shared::default());
+        CURRENT.set(Some(shared.clone()));
+        Self { shared }
+    }
+
+    /// Opens the device.
+    pub(crate) fn open(&self) -> Context {
+        self.open_with(DataPath::Checked)
+    }
+
+    pub(crate) fn open_with(&self, path: DataPath) -> Context {
+        self.shared.lock().data_path = path;
+        verbs::devices().unwrap().find(Some("null0")).unwrap().open().unwrap()
+    }
+
+    /// The next call of `verb` fails with `errno`, in the way of that verb.
+    pub(crate) fn fail(&self, verb: &'static str, errno: i32) {
+        self.fault(verb, Fault { errno, returns: None });
+    }
+
+    /// The next call of `verb` does as told.
+    pub(crate) fn fault(&self, verb: &'static str, fault: Fault) {
+        self.shared.lock().faults.entry(verb).or_default().push_back(fault);
+    }
+
+    /// A later request is refused.
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        self.shared.lock().refusal = Some(refusal);
+    }
+
+    /// The next completion has this status and opcode, whatever they mean.
+    pub(crate) fn complete_with(&self, status: u32, opcode: u32) {
+        self.shared.lock().odd_completion = Some((status, opcode));
+    }
+
+    /// The next poll returns `count` and takes nothing off the queue; called again, the one after it.
+    pub(crate) fn poll_returns(&self, count: i32) {
+        self.shared.lock().poll_returns.push_back(count);
+    }
+
+    /// How many objects of a kind there are.
+    pub(crate) fn live(&self, kind: Kind) -> usize {
+        self.shared.lock().live(kind)
+    }
+
+    /// How many events of the queue behind `cq` were taken from its channel and are not acked.
+    pub(crate) fn unacked(&self, cq: &verbs::CompletionQueue) -> u32 {
+        self.shared.lock().unacked(cq.as_raw() as usize)
+    }
+
+    /// What was done wrong so far; it is then forgotten.
+    pub(crate) fn take_violations(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.lock().violations)
+    }
+
+    /// Fails if anything was done wrong.
+    pub(crate) fn assert_no_violation(&self) {
+        assert_eq!(self.shared.lock().violations, Vec::<String>::new());
+    }
+
+    /// What is left was to be left.
+    pub(crate) fn forget_what_is_left(&self) {
+        self.shared.lock().forget_objects();
+    }
+
+    /// Fails if anything was done wrong, or is left.
+    pub(crate) fn assert_clean(&self) {
+        let state = self.shared.lock();
+        assert_eq!(state.violations, Vec::<String>::new());
+        assert_eq!(state.live_objects(), Vec::<Kind>::new(), "left behind");
+    }
+}
+
+impl Drop for NullProvider {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+        if !std::thread::panicking() {
+            self.assert_clean();
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What the provider knows of its objects.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use verbs::ffi;
+
+use super::DataPath;
+
+thread_local! {
+    /// The provider that `ibv_get_device_list` finds on this thread.
+    pub(super) static CURRENT: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    List,
+    Device,
+    Context,
+    Domain,
+    Region,
+    Channel,
+    CompletionQueue,
+    QueuePair,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) errno: c_int,
+    /// What a call that returns an integer returns, where it is not what its manual page says.
+    pub(crate) returns: Option<c_int>,
+}
+
+/// Which requests a queue refuses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    /// How many requests are taken before.
+    pub(crate) after: usize,
+    pub(crate) errno: c_int,
+    pub(crate) bad_wr: BadWr,
+}
+
+/// What `bad_wr` is then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadWr {
+    /// The request that is refused.
+    Refused,
+    /// Null.
+    Null,
+    /// What it was before the call.
+    Untouched,
+    /// The request at this many bytes from the first one, whether or not there is one.
+    AtBytes(isize),
+}
+
+#[derive(Debug)]
+struct Object {
+    kind: Kind,
+    parents: Vec<usize>,
+    users: usize,
+    alive: bool,
+}
+
+/// A completion that waits to be polled.
+pub(super) struct Waiting {
+    pub(super) completion: ffi::ibv_wc,
+    pub(super) qp: usize,
+    /// How many slots of the send queue become free when it is polled.
+    pub(super) slots: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) channel: usize,
+    pub(super) armed: bool,
+    /// Events that were taken, and those of them that were acked.
+    pub(super) taken: u32,
+    pub(super) acked: u32,
+}
+
+/// The slots of a queue pair's queues.
+#[derive(Default)]
+pub(super) struct Slots {
+    pub(super) max_send: u32,
+    pub(super) sends: u32,
+    /// Of the sends, those that complete with a later one.
+    pub(super) unsignaled: u32,
+    pub(super) max_receive: u32,
+    pub(super) receives: u32,
+    pub(super) signal_all: bool,
+    pub(super) max_send_sge: u32,
+    pub(super) max_recv_sge: u32,
+    pub(super) max_inline_data: u32,
+}
+
+pub(super) struct RegisteredRange {
+    pub(super) address: u64,
+    pub(super) length: u64,
+    pub(super) domain: usize,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    objects: HashMap<usize, Object>,
+    /// Memory that C would have freed.
+    memory: Vec<(usize, unsafe fn(usize))>,
+    pub(super) data_path: DataPath,
+    pub(super) violations: Vec<String>,
+    pub(super) faults: HashMap<&'static str, VecDeque<Fault>>,
+    pub(super) refusal: Option<Refusal>,
+    pub(super) odd_completion: Option<(u32, u32)>,
+    pub(super) poll_returns: VecDeque<c_int>,
+    pub(super) queues: HashMap<usize, Queue>,
+    pub(super) pairs: HashMap<usize, Slots>,
+    /// By their local keys.
+    pub(super) regions: HashMap<u32, RegisteredRange>,
+    /// The queues of which each channel has an event.
+    pub(super) events: HashMap<usize, VecDeque<usize>>,
+    last_number: u32,
+}
+
+/// The state, and what guards it.
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        for (address, free) in self.memory.drain(..) {
+            // SAFETY: `keep` made the pair, and nobody uses the object any more: its provider is gone.
+            unsafe { free(address) };
+        }
+    }
+}
+
+impl State {
+    /// Moves a value to memory that stays until the provider is gone.
+    pub(super) fn keep<T: Any>(&mut self, value: T) -> *mut T {
+        unsafe fn free<T>(address: usize) {
+            // SAFETY: the address is that of a box, which is freed once.
+            drop(unsafe { Box::from_raw(address as *mut T) });
+        }
+        let pointer = Box::into_raw(Box::new(value));
+        self.memory.push((pointer.expose_provenance(), free::<T>));
+        pointer
+    }
+
+    pub(super) fn number(&mut self) -> u32 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// An object was made of these others.
+    pub(super) fn add(&mut self, kind: Kind, address: usize, parents: &[usize]) {
+        for parent in parents {
+            self.objects.get_mut(parent).expect("checked before").users += 1;
+        }
+        self.objects.insert(address, Object { kind, parents: parents.to_vec(), users: 0, alive: true });
+    }
+
+    /// Whether there is such an object; if not, `verb` was called with what it must not.
+    pub(super) fn check(&mut self, kind: Kind, address: usize, verb: &str) -> bool {
+        let problem = match self.objects.get(&address) {
+            None => "was never made",
+            Some(object) if object.kind != kind => "is of another kind",
+            Some(object) if !object.alive => "was destroyed before",
+            Some(_) => return true,
+        };
+        self.violations.push(format!("{verb}: the {kind:?} {problem}"));
+        false
+    }
+
+    /// An object is destroyed. `false`: it cannot be.
+    pub(super) fn remove(&mut self, kind: Kind, address: usize, verb: &str) -> bool {
+        if !self.check(kind, address, verb) {
+            return false;
+        }
+        let object = self.objects.get_mut(&address).expect("checked before");
+        if object.users > 0 {
+            self.violations.push(format!("{verb}: the {kind:?} is used by {} others", object.users));
+            return false;
+        }
+        object.alive = false;
+        for parent in std::mem::take(&mut object.parents) {
+            let parent = self.objects.get_mut(&parent).expect("was added");
+            parent.users -= 1;
+            // Nobody destroys a device: it is gone when its list and all contexts are.
+            if parent.kind == Kind::Device && parent.users == 0 {
+                parent.alive = false;
+            }
+        }
+        true
+    }
+
+    pub(super) fn live(&self, kind: Kind) -> usize {
+        self.objects.values().filter(|object| object.alive && object.kind == kind).count()
+    }
+
+    pub(super) fn live_objects(&self) -> Vec<Kind> {
+        self.objects.values().filter(|object| object.alive).map(|object| object.kind).collect()
+    }
+
+    pub(super) fn forget_objects(&mut self) {
+        self.objects.clear();
+    }
+
+    pub(super) fn unacked(&self, cq: usize) -> u32 {
+        self.queues.get(&cq).map_or(0, |queue| queue.taken - queue.acked)
+    }
+
+    /// How this call of `verb` is to fail.
+    pub(super) fn fault(&mut self, verb: &str) -> Option<Fault> {
+        self.faults.get_mut(verb)?.pop_front()
+    }
+}
+
+pub(super) fn set_errno(errno: c_int) {
+    // SAFETY: the address is that of this thread's `errno`.
+    unsafe { *libc::__errno_location() = errno };
+}

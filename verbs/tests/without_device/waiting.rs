@@ -1,0 +1,91 @@
+use std::time::{Duration, Instant};
+
+use verbs::*;
+
+use crate::null_provider::Fault;
+use crate::{Bench, LONG, take_event};
+
+const SHORT: Duration = Duration::from_millis(2);
+
+#[test]
+fn a_wait_ends_when_a_completion_comes_or_the_time_is_over() {
+    let bench = Bench::new();
+    let mut room = [WorkCompletion::default(); 4];
+    let begin = Instant::now();
+    assert!(bench.cq.wait(&mut room, Some(SHORT)).unwrap().is_empty());
+    assert!(begin.elapsed() >= SHORT);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let mut room = [WorkCompletion::default(); 4];
+            bench.cq.wait(&mut room, Some(LONG)).unwrap().iter().map(WorkCompletion::wr_id).collect::<Vec<_>>()
+        });
+        bench.qp.post_send(&SendRequest::send(5, &[]).signaled()).unwrap();
+        assert_eq!(waiter.join().unwrap(), [5]);
+    });
+}
+
+#[test]
+fn each_event_that_was_taken_is_acked_before_the_queue_is_destroyed() {
+    let bench = Bench::new();
+    for wr_id in 0..10 {
+        take_event(&bench.provider, &bench.cq, || {
+            bench.qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).unwrap();
+        });
+    }
+    assert_eq!(bench.provider.unacked(&bench.cq), 10);
+    // Dropping the rest does as the name says; the provider fails the test otherwise.
+}
+
+#[test]
+fn an_event_that_another_thread_took_wakes_the_queue_that_it_was_for() {
+    let bench = Bench::new();
+    let channel = bench.cq.channel().unwrap();
+    let queues = [(); 4].map(|()| CompletionQueueBuilder::new(&bench.context, 8).channel(channel).build().unwrap());
+    let pairs = queues.each_ref().map(|cq| {
+        let qp = QueuePair::<Rc>::builder(&bench.pd, cq, cq).build().unwrap();
+        crate::connect(&qp);
+        qp
+    });
+    for round in 0..50 {
+        std::thread::scope(|scope| {
+            let waiters = queues.each_ref().map(|cq| {
+                scope.spawn(move || {
+                    let mut room = [WorkCompletion::default(); 4];
+                    cq.wait(&mut room, Some(LONG)).unwrap().iter().map(WorkCompletion::wr_id).collect::<Vec<_>>()
+                })
+            });
+            for qp in &pairs {
+                qp.post_send(&SendRequest::send(round, &[]).signaled()).unwrap();
+            }
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), [round]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_channel_that_fails_is_an_error_of_the_wait() {
+    let bench = Bench::new();
+    let mut room = [WorkCompletion::default(); 4];
+    bench.cq.arm(Notify::Any).unwrap();
+    bench.qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap();
+    bench.cq.poll(&mut room).unwrap();
+    bench.provider.fault("ibv_get_cq_event", Fault { errno: libc::ENODEV, returns: None });
+    let error = bench.cq.wait(&mut room, Some(LONG)).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    assert!(error.to_string().contains("ibv_get_cq_event"), "{error}");
+    // One that only was interrupted is not.
+    bench.provider.fault("ibv_get_cq_event", Fault { errno: libc::EINTR, returns: None });
+    assert!(bench.cq.wait(&mut room, Some(SHORT)).unwrap().is_empty());
+    bench.provider.fail("ibv_req_notify_cq", libc::EIO);
+    assert_eq!(bench.cq.wait(&mut room, Some(LONG)).unwrap_err().raw_os_error(), Some(libc::EIO));
+}
+
+#[test]
+fn a_queue_without_a_channel_cannot_be_waited_for() {
+    let bench = Bench::new();
+    let cq = bench.context.create_completion_queue(8).unwrap();
+    let error = cq.wait(&mut [WorkCompletion::default(); 1], Some(SHORT)).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }));
+}
