@@ -169,7 +169,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// The provider's error: the device or the queue is broken.
+    /// [`PollError`]: the queue is broken, since it overflowed or the device is gone.
     ///
     /// # References
     ///

@@ -158,9 +158,7 @@ fn a_buffer_whose_region_is_dropped_and_cannot_be_deregistered_is_leaked_and_not
         let (region, given_back) = counted(&bench.pd);
         let address = region.as_ptr();
         bench.provider.fault("ibv_dereg_mr", fault);
-        // With debug assertions it says so by a panic, and is leaked all the same.
-        let result = catch_unwind(AssertUnwindSafe(|| drop(region)));
-        assert_eq!(result.is_err(), cfg!(debug_assertions));
+        drop(region);
         assert_eq!(given_back.load(Ordering::Relaxed), 0);
         // SAFETY: the memory was leaked: nobody frees it, and nobody uses it.
         unsafe {
@@ -172,25 +170,21 @@ fn a_buffer_whose_region_is_dropped_and_cannot_be_deregistered_is_leaked_and_not
     assert_eq!(bench.provider.live(Kind::Region), 3);
     let Bench { qp, region, cq, pd, context, provider } = bench;
     drop((qp, region, cq));
-    let result = catch_unwind(AssertUnwindSafe(|| drop((pd, context))));
-    assert_eq!(result.is_err(), cfg!(debug_assertions));
+    drop((pd, context));
     assert!(provider.take_violations().iter().all(|violation| violation.contains("is used by")));
     provider.forget_what_is_left();
 }
 
 #[test]
-fn a_queue_pair_that_cannot_be_destroyed_is_left_and_said_so_by_debug_assertions_only() {
+fn a_queue_pair_that_cannot_be_destroyed_is_left_where_it_is() {
     let bench = Bench::new();
     bench.provider.fail("ibv_destroy_qp", libc::EIO);
     let Bench { qp, region, cq, pd, context, provider } = bench;
-    let result = catch_unwind(AssertUnwindSafe(|| drop(qp)));
-    assert_eq!(result.is_err(), cfg!(debug_assertions));
+    drop(qp);
     assert_eq!(provider.live(Kind::QueuePair), 1);
     drop(region);
-    let result = catch_unwind(AssertUnwindSafe(|| drop(cq)));
-    assert_eq!(result.is_err(), cfg!(debug_assertions));
-    let result = catch_unwind(AssertUnwindSafe(|| drop((pd, context))));
-    assert_eq!(result.is_err(), cfg!(debug_assertions));
+    drop(cq);
+    drop((pd, context));
     assert!(provider.take_violations().iter().all(|violation| violation.contains("is used by")));
     provider.forget_what_is_left();
 }
