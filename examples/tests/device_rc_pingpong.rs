@@ -108,7 +108,12 @@ fn run(server: &str, client: &str, options: &[&str]) -> (String, String) {
 
 #[test]
 fn our_server_serves_the_c_client() {
-    for options in [&[][..], &["-e"], &["-s", "65536", "-n", "100", "-m", "4096"], &["-s", "1", "-r", "2"]] {
+    for options in [
+        &[][..],
+        &["-e", "-n", "200"],
+        &["-s", "65536", "-n", "50", "-m", "4096"],
+        &["-s", "1", "-r", "2", "-n", "200"],
+    ] {
         let (server, client) = run(OURS, C, options);
         assert!(server.contains("SEND: ") && client.contains(" iters in "), "{server}\n{client}");
     }
@@ -116,7 +121,12 @@ fn our_server_serves_the_c_client() {
 
 #[test]
 fn our_client_is_served_by_the_c_server() {
-    for options in [&[][..], &["-e"], &["-s", "65536", "-n", "100", "-m", "4096"], &["-s", "1", "-r", "2"]] {
+    for options in [
+        &[][..],
+        &["-e", "-n", "200"],
+        &["-s", "65536", "-n", "50", "-m", "4096"],
+        &["-s", "1", "-r", "2", "-n", "200"],
+    ] {
         let (server, client) = run(C, OURS, options);
         assert!(server.contains(" iters in ") && client.contains("SEND: "), "{server}\n{client}");
     }
