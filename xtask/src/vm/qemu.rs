@@ -68,7 +68,7 @@ pub(crate) fn arguments(machine: &Machine<'_>) -> Vec<OsString> {
 /// to notice a change.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on \
      tsc=reliable no_timer_check pci=off cryptomgr.notests lsm= audit=0 rodata=off rcupdate.rcu_expedited=1 \
-     initcall_blacklist=init_kprobe_trace,crypto_kdf108_init,slab_sysfs_init";
+     initcall_blacklist=init_kprobe_trace,crypto_kdf108_init,slab_sysfs_init,jent_mod_init";
 
 /// Where QEMU is.
 ///
