@@ -23,6 +23,7 @@ struct Lines {
     whole: VecDeque<String>,
     partial: Vec<u8>,
     panic: Option<String>,
+    ended: bool,
 }
 
 impl Console {
@@ -35,7 +36,10 @@ impl Console {
             loop {
                 match stream.read(&mut buffer) {
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Ok(0) | Err(_) => return,
+                    Ok(0) | Err(_) => {
+                        console.lines().ended = true;
+                        return;
+                    }
                     Ok(length) => console.add(&buffer[..length]),
                 }
                 if !alive {
@@ -67,6 +71,11 @@ impl Console {
                 lines.whole.pop_front();
             }
         }
+    }
+
+    /// Whether all has come that will ever come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lines().ended
     }
 
     /// What the kernel panicked of.

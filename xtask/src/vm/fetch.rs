@@ -19,6 +19,11 @@ use crate::step;
 /// There is none, or it cannot be fetched or used.
 pub(crate) fn kernel(target: &Path, wanted: Option<&str>) -> Result<Kernel> {
     let cache = target.join("vm");
+    fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    // Several runs at once want one download, and nobody may take away what another one is about to use.
+    let lock = fs::File::create(cache.join("lock")).with_context(|| format!("writing {}/lock", cache.display()))?;
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+    remove_leftovers(&cache)?;
     match wanted {
         None => match of_host(&cache, Path::new("/"))? {
             Some(kernel) => Ok(kernel),
@@ -35,6 +40,17 @@ pub(crate) fn kernel(target: &Path, wanted: Option<&str>) -> Result<Kernel> {
         Some(name) if name.starts_with("linux-image") => named_package(&cache, name),
         Some(suite) => package(&cache, Some((suite, super::apt::META_PACKAGE))),
     }
+}
+
+/// Removes what a run that was killed has left half-made; nobody else makes anything while we hold the lock.
+fn remove_leftovers(cache: &Path) -> Result<()> {
+    for entry in fs::read_dir(cache)?.flatten() {
+        let name = entry.file_name();
+        if ["preparing-", "unpacking-"].iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            fs::remove_dir_all(entry.path()).with_context(|| format!("removing {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The running kernel's image and modules, where they are readable and have what the guest needs.

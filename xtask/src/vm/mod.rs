@@ -39,6 +39,8 @@ const KVM_DEADLINE: Duration = Duration::from_secs(5);
 const BOOT_DEADLINE: Duration = Duration::from_secs(90);
 /// How long the guest may take to switch off.
 const OFF_DEADLINE: Duration = Duration::from_secs(5);
+/// How long to wait for the console's last words once the machine is gone.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long QEMU may take to open its ends of the sockets.
 const QEMU_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -251,7 +253,10 @@ impl Vm {
     /// Why the machine ended when nobody asked it to.
     pub(crate) fn obituary(&mut self) -> String {
         // The console's last words travel on a socket of their own, and QEMU may yet be ending.
-        thread::sleep(Duration::from_millis(300));
+        let deadline = Instant::now() + LAST_WORDS;
+        while Instant::now() < deadline && !(self.console.has_ended() && matches!(self.qemu.try_wait(), Ok(Some(_)))) {
+            thread::sleep(Duration::from_millis(5));
+        }
         let status = self.qemu.try_wait().ok().flatten();
         let what = match (self.console.panic(), status) {
             (Some(reason), _) => format!("the guest's kernel panicked: {reason}"),
