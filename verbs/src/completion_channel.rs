@@ -195,7 +195,7 @@ fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool> 
 
 impl AsFd for CompletionChannel {
     /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like: reading from it
-    /// would take an event away that the library has to acknowledge.
+    /// would take an event away that the library has to acknowledge, and dropping that queue would wait for it for ever.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the channel, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }

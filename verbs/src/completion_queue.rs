@@ -178,8 +178,7 @@ impl CompletionQueue {
     /// # Examples
     ///
     /// ```no_run
-    /// # fn main() -> verbs::Result<()> {
-    /// # let queue: verbs::CompletionQueue = unimplemented!();
+    /// # fn example(queue: &verbs::CompletionQueue) -> verbs::Result<()> {
     /// let mut completions = [verbs::WorkCompletion::default(); 16];
     /// for completion in queue.poll(&mut completions)? {
     ///     println!("request {} did {}", completion.wr_id(), completion.success()?.opcode());

@@ -14,11 +14,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::dispatch;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::gid::Guid;
 use crate::open_enum::open_enum;
-use crate::returns::null_and_errno;
+use crate::returns::{Errno, null_and_errno};
 
 open_enum! {
     /// `enum ibv_node_type`: what kind of node a device is.
@@ -215,6 +216,7 @@ impl Device {
     ///
     /// * `EACCES`, `EPERM`: the device's [`node`](Self::node) may not be opened by this user.
     /// * `ENOENT`: the node is not there; in a container, pass `/dev/infiniband` in.
+    /// * [`Error::Unsupported`]: the provider lacks the verbs to post and to poll.
     ///
     /// # References
     ///
@@ -234,6 +236,13 @@ impl Device {
             };
             errno.with_remedy("ibv_open_device", format_args!("{}, {}", self.name(), node.display()), remedy)
         })?;
+        // SAFETY: the context is open.
+        if !dispatch::is_complete(unsafe { &context.as_ref().ops }) {
+            // SAFETY: the context is open, and nobody else has it.
+            let _ = unsafe { ffi::ibv_close_device(context.as_ptr()) };
+            let arguments = format!("{}: its provider lacks the verbs to post and to poll", self.name());
+            return Err(Errno(libc::EOPNOTSUPP).of("ibv_open_device", arguments));
+        }
         // SAFETY: the context came from ibv_open_device just now, and nobody else has it.
         Ok(unsafe { Context::from_opened(context, self.clone()) })
     }
