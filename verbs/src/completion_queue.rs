@@ -192,10 +192,10 @@ impl CompletionQueue {
         // SAFETY: the queue is alive, and `completions` has room for `room` of `ibv_wc`, which is what a `WorkCompletion` is.
         let count = unsafe { dispatch::poll_cq(self.as_raw(), room, completions.as_mut_ptr().cast()) };
         // A negative count is a large one here.
-        match completions.get_mut(..count as usize) {
-            Some(filled) => Ok(filled),
-            None => Err(PollError { count }),
-        }
+        // One comparison tells what is rare apart: nothing, an error, a lie. On the null provider a poll of 16 costs 480 instructions
+        // this way, and 482 with a comparison each; an empty one 16, and 14.
+        let last = count.wrapping_sub(1) as u32 as usize;
+        if last < completions.len() { Ok(&mut completions[..=last]) } else { none_or_error(count) }
     }
 
     /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
@@ -285,6 +285,11 @@ impl CompletionQueue {
     pub fn as_raw(&self) -> *mut ffi::ibv_cq {
         self.cq.as_ptr()
     }
+}
+
+/// What a poll that filled nothing in tells.
+fn none_or_error<'a>(count: c_int) -> Result<&'a mut [WorkCompletion], PollError> {
+    if count == 0 { Ok(&mut []) } else { Err(PollError { count }) }
 }
 
 /// What a channel tells of.

@@ -54,14 +54,14 @@ impl Objects {
 /// A loop: how often, and how much was done.
 pub(crate) type Loop = fn(&Objects, u64) -> Result<u64>;
 
-/// How many requests have completed.
+/// Counts the requests that have completed.
 #[inline(always)]
-fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion]) -> Result<u64> {
-    let completions = cq.poll(room)?;
-    for completion in &*completions {
+fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion], done: &mut u64) -> Result<()> {
+    for completion in cq.poll(room)? {
         completion.success()?;
+        *done += 1;
     }
-    Ok(completions.len() as u64)
+    Ok(())
 }
 
 /// A request is built, posted and polled.
@@ -73,7 +73,7 @@ macro_rules! fresh {
             for $i in 0..count {
                 let $slices = &[$objects.part($i)?];
                 $objects.qp.post_send(&$request.signaled())?;
-                done += poll_some(&$objects.cq, &mut room)?;
+                poll_some(&$objects.cq, &mut room, &mut done)?;
             }
             Ok(done)
         }
@@ -93,7 +93,7 @@ pub(crate) fn chain(objects: &Objects, count: u64) -> Result<u64> {
         let mut requests: [_; CHAIN] =
             array::from_fn(|k| SendRequest::rdma_write(i + k as u64, &slices[k], objects.remote).signaled());
         objects.qp.post_send_chain(&mut requests)?;
-        done += poll_some(&objects.cq, &mut room)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
     }
     Ok(done)
 }
@@ -103,7 +103,7 @@ pub(crate) fn receive(objects: &Objects, count: u64) -> Result<u64> {
     let mut done = 0;
     for i in 0..count {
         objects.qp.post_receive(&ReceiveRequest::new(i, &[objects.part(i)?]))?;
-        done += poll_some(&objects.cq, &mut room)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
     }
     Ok(done)
 }
@@ -114,10 +114,10 @@ pub(crate) fn poll_full(objects: &Objects, count: u64) -> Result<u64> {
     let (mut done, mut sum) = (0, 0);
     for _ in 0..count {
         let completions = objects.cq.poll(&mut room)?;
-        for completion in &*completions {
+        done += completions.len() as u64;
+        for completion in completions {
             sum += completion.success()?.wr_id();
         }
-        done += completions.len() as u64;
     }
     Ok(if sum == 0 { done } else { 0 })
 }

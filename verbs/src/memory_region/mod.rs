@@ -9,9 +9,9 @@
 //!   reads only through `&`, so no two threads race; elements that are shared by reference are atomics.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
+mod register;
+
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -26,7 +26,9 @@ use crate::protection_domain::ProtectionDomain;
 use crate::range::resolve;
 use crate::raw_bytes::RawBytes;
 use crate::remote_slice::RemoteSlice;
-use crate::returns::{Errno, null_and_errno, zero_or_errno};
+use crate::returns::{Errno, zero_or_errno};
+
+pub use register::RegisterError;
 
 struct Inner<B: Buffer> {
     mr: NonNull<ffi::ibv_mr>,
@@ -116,119 +118,30 @@ impl<B: Buffer> Drop for Inner<B> {
 /// ```
 #[doc(alias = "ibv_mr")]
 pub struct MemoryRegion<B: Buffer> {
+    // What a scatter/gather entry is made of, copied from `inner`: found here, it stays in registers from one post to the next. A
+    // receive then costs 105 instructions on the null provider, and not 113.
+    data: NonNull<u8>,
+    length: usize,
+    lkey: u32,
     inner: Arc<Inner<B>>,
 }
 
-/// A buffer that could not be registered, and why.
-pub struct RegisterError<B> {
-    /// The buffer.
-    pub buffer: B,
-    /// Why it could not be registered.
-    pub error: Error,
-}
+// SAFETY: `inner`, which owns the memory, can be sent.
+unsafe impl<B: Buffer + Send + Sync> Send for MemoryRegion<B> {}
+// SAFETY: `inner` can be shared, and by the file's second invariant so can its memory.
+unsafe impl<B: Buffer + Send + Sync> Sync for MemoryRegion<B> {}
 
-impl<B> fmt::Debug for RegisterError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegisterError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<B> fmt::Display for RegisterError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<B> std::error::Error for RegisterError<B> {}
-
-impl<B> From<RegisterError<B>> for Error {
-    fn from(error: RegisterError<B>) -> Self {
-        error.error
-    }
-}
-
-impl ProtectionDomain {
-    /// `ibv_reg_mr`: registers a buffer, so that the device may use its memory as `access` allows.
-    ///
-    /// # Errors
-    ///
-    /// The buffer comes back with the error:
-    ///
-    /// * [`Error::InvalidArgument`]: `buffer` is empty; `access` lets peers write and lacks `LOCAL_WRITE`, or lets anybody
-    ///   write to a buffer that is read-only.
-    /// * `ENOMEM`: more memory would be locked than `RLIMIT_MEMLOCK` allows, or the device has no more regions.
-    /// * `EFAULT`: the memory is not mapped, or is mapped read-only and `access` asks for writing.
-    /// * `EOPNOTSUPP`, as [`Error::Unsupported`], or `EINVAL`: the device does not know a flag of `access`.
-    ///
-    /// # References
-    ///
-    /// [ibv_reg_mr(3)](https://man7.org/linux/man-pages/man3/ibv_reg_mr.3.html); InfiniBand Architecture Specification,
-    /// volume 1, chapter 10.6.
-    #[doc(alias = "ibv_reg_mr")]
-    pub fn register<B: Buffer>(&self, buffer: B, access: AccessFlags) -> Result<MemoryRegion<B>, RegisterError<B>> {
-        if let Err(error) = access.check_for_memory(B::WRITABLE) {
-            return Err(RegisterError { buffer, error });
-        }
-        let (data, elements, rest) = buffer.into_raw_parts();
-        let length = elements * size_of::<B::Element>();
-        let registered = if length == 0 {
-            Err(Error::invalid("ibv_reg_mr", "the length of the buffer", 0, "a region has at least one byte"))
-        } else {
-            let access = access.bits() as c_int;
-            // SAFETY: the domain is alive; the buffer stays valid and unmoved until it is deregistered, as `Buffer` says.
-            null_and_errno(unsafe { ffi::ibv_reg_mr(self.as_raw(), data.as_ptr().cast(), length, access) })
-                .map_err(|errno| registration_error(errno, length, access))
-        };
-        match registered {
-            Ok(mr) => {
-                // SAFETY: libibverbs returned the region just now, and its keys do not change.
-                let (lkey, rkey) = unsafe { (mr.as_ref().lkey, mr.as_ref().rkey) };
-                let rest = Some(rest);
-                let inner = Inner { mr, data, elements, rest, access, lkey, rkey, pd: self.clone() };
-                Ok(MemoryRegion { inner: Arc::new(inner) })
-            }
-            Err(error) => {
-                // SAFETY: these are the buffer's parts, and its memory was not registered.
-                let buffer = unsafe { B::from_raw_parts(data, elements, rest) };
-                Err(RegisterError { buffer, error })
-            }
-        }
-    }
-}
-
-#[cold]
-fn registration_error(errno: Errno, length: usize, access: c_int) -> Error {
-    let remedy = match errno.0 {
-        libc::ENOMEM => format!(
-            "this process may lock {} (RLIMIT_MEMLOCK): raise it with `ulimit -l`, in /etc/security/limits.conf, or with \
-             `--ulimit memlock=-1` for a container; with enough of it, the device is out of regions",
-            locked_memory_limit()
-        ),
-        libc::EFAULT => "the memory is not mapped, or is read-only while the access flags ask for writing".to_owned(),
-        libc::EINVAL => "the device does not know one of the access flags, or the range is too large".to_owned(),
-        _ => String::new(),
-    };
-    let access = AccessFlags::from_bits_retain(access as u32);
-    errno.with_remedy("ibv_reg_mr", format_args!("{length} bytes, {access:?}"), remedy)
-}
-
-/// The soft limit on locked memory, in words.
-fn locked_memory_limit() -> String {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: `limit` has room for the structure.
-    let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, limit.as_mut_ptr()) };
-    // SAFETY: all zeroes are a valid `rlimit`, and the call wrote a valid one over it if it succeeded.
-    match (code, unsafe { limit.assume_init() }.rlim_cur) {
-        (0, libc::RLIM_INFINITY) => "any amount of memory".to_owned(),
-        (0, bytes) => format!("{bytes} bytes of memory"),
-        _ => "an unknown amount of memory".to_owned(),
+impl<B: Buffer> From<Inner<B>> for MemoryRegion<B> {
+    fn from(inner: Inner<B>) -> Self {
+        Self { data: inner.data.cast(), length: inner.length(), lkey: inner.lkey, inner: Arc::new(inner) }
     }
 }
 
 impl<B: Buffer> MemoryRegion<B> {
     /// How many bytes.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.inner.length()
+        self.length
     }
 
     /// Whether it is of no bytes: never.
@@ -237,8 +150,9 @@ impl<B: Buffer> MemoryRegion<B> {
     }
 
     /// The key by which the local device finds the region.
+    #[inline]
     pub fn lkey(&self) -> u32 {
-        self.inner.lkey
+        self.lkey
     }
 
     /// The key by which a peer finds the region. `None`: the region gives peers no right.
@@ -265,7 +179,7 @@ impl<B: Buffer> MemoryRegion<B> {
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<LocalSlice<'_>> {
         let range = resolve(range, self.len(), "memory region")?;
-        LocalSlice::new(self.as_ptr().wrapping_add(range.start), range.len(), self.inner.lkey)
+        LocalSlice::new(self.as_ptr().wrapping_add(range.start), range.len(), self.lkey)
     }
 
     /// The description of a range for a peer, to be sent to it.
@@ -301,25 +215,27 @@ impl<B: Buffer> MemoryRegion<B> {
     pub fn deregister(self) -> Result<B, (Self, Error)> {
         const VERB: &str = "ibv_dereg_mr";
         let busy = || Error::Busy { verb: VERB, object: "memory region", users: "a prepared request" };
-        let mut inner = Arc::try_unwrap(self.inner).map_err(|inner| (Self { inner }, busy()))?;
+        let Self { data, length, lkey, inner } = self;
+        let mut inner = Arc::try_unwrap(inner).map_err(|inner| (Self { data, length, lkey, inner }, busy()))?;
         match inner.deregister() {
             Ok(Some(buffer)) => Ok(buffer),
             // A region whose buffer is gone is never handed out.
-            Ok(None) => Err((Self { inner: Arc::new(inner) }, busy())),
+            Ok(None) => Err((inner.into(), busy())),
             Err(errno) => {
                 let error = errno.with_remedy(
                     VERB,
                     format_args!("{} bytes, lkey {:#x}", inner.length(), inner.lkey),
                     "a memory window that is bound to the region keeps it registered",
                 );
-                Err((Self { inner: Arc::new(inner) }, error))
+                Err((inner.into(), error))
             }
         }
     }
 
     /// Where the memory begins. Reading and writing through the pointer is `unsafe`: the device may do so at the same time.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.inner.data.as_ptr().cast()
+        self.data.as_ptr()
     }
 
     /// The region in libibverbs' terms; valid as long as `self`, and not to be deregistered.
@@ -331,7 +247,7 @@ impl<B: Buffer> MemoryRegion<B> {
 impl<B: Buffer<Element = u8>> MemoryRegion<B> {
     fn bytes(&self) -> RawBytes {
         // SAFETY: the buffer's memory is valid for reads as long as `self`, and for writes if `B` is a `BufferMut`.
-        unsafe { RawBytes::new(self.inner.data, self.inner.elements) }
+        unsafe { RawBytes::new(self.data, self.length) }
     }
 
     /// Copies bytes out, from `offset` on. What the device writes at the same time may be there in part.
@@ -386,7 +302,7 @@ impl<B: BufferMut> MemoryRegion<B> {
     /// The whole region as a slice to copy into, which can be split up for several threads.
     pub fn as_local_mut(&mut self) -> LocalSliceMut<'_> {
         // SAFETY: the memory is writable, since `B` is a `BufferMut`, valid as long as `self`, and `self` is borrowed mutably.
-        unsafe { LocalSliceMut::new(self.bytes(), self.inner.lkey) }
+        unsafe { LocalSliceMut::new(self.bytes(), self.lkey) }
     }
 
     /// The memory as a slice, without a copy.
