@@ -69,6 +69,7 @@
 
 mod access_flags;
 mod buffer;
+mod chain;
 mod completion_channel;
 mod completion_error;
 mod completion_queue;
@@ -80,6 +81,8 @@ mod endpoint;
 mod error;
 mod gid;
 mod gid_table;
+mod held_slice;
+mod inline_slice;
 mod local_slice;
 mod local_slice_mut;
 mod mapping;
@@ -88,6 +91,8 @@ mod open_enum;
 mod poll_error;
 mod port;
 mod post_error;
+mod prepared_receive;
+mod prepared_send;
 mod protection_domain;
 mod queue_pair;
 mod range;
@@ -99,12 +104,14 @@ mod send_request;
 mod timers;
 mod transport;
 mod work_completion;
+mod work_request;
 
 /// The raw bindings, for what this crate does not wrap.
 pub use ibverbs_sys as ffi;
 
 pub use access_flags::AccessFlags;
 pub use buffer::{Atomic, Buffer, BufferMut};
+pub use chain::{ReceiveChain, SendChain};
 pub use completion_channel::CompletionChannel;
 pub use completion_error::CompletionError;
 pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
@@ -115,6 +122,8 @@ pub use endpoint::{Endpoint, LocalEndpoint};
 pub use error::{Error, Result};
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
+pub use held_slice::HeldSlice;
+pub use inline_slice::InlineSlice;
 pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
@@ -122,6 +131,8 @@ pub use memory_region::{MemoryRegion, RegisterError};
 pub use poll_error::PollError;
 pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
 pub use post_error::{PostError, PostErrorKind};
+pub use prepared_receive::PreparedReceive;
+pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{ConnectOptions, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState};
 pub use receive_request::ReceiveRequest;

@@ -15,6 +15,18 @@ pub struct PostError {
     pub(crate) errno: c_int,
     pub(crate) accepted: Option<usize>,
     pub(crate) requests: usize,
+    pub(crate) reason: Reason,
+}
+
+/// What this crate knows of the request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// No more than the error number.
+    Provider,
+    /// Its list is too long.
+    Slices { slices: usize, limit: u32 },
+    /// It has too much inline data; it was not posted.
+    InlineData { length: u64, limit: u32 },
 }
 
 /// Why a queue refused a request.
@@ -24,7 +36,8 @@ pub enum PostErrorKind {
     /// `ENOMEM`: the queue is full. A slot becomes free when a signaled request that was posted later than the one in it
     /// has completed and was polled.
     QueueFull,
-    /// `EINVAL`: a request that this queue cannot take, or a queue pair in a state in which it takes none.
+    /// `EINVAL`: a request that this queue cannot take, the one at index [`accepted`](PostError::accepted), or a queue pair in a
+    /// state in which it takes none.
     Invalid,
     /// Any other error number.
     Other,
@@ -46,6 +59,7 @@ impl PostError {
     /// Why the request after the accepted ones was refused.
     pub fn kind(&self) -> PostErrorKind {
         match self.errno {
+            _ if self.reason != Reason::Provider => PostErrorKind::Invalid,
             libc::ENOMEM => PostErrorKind::QueueFull,
             libc::EINVAL => PostErrorKind::Invalid,
             _ => PostErrorKind::Other,
@@ -62,16 +76,26 @@ impl PostError {
             Some(accepted) => format!("{accepted} of {} requests were taken", self.requests),
             None => format!("it is unknown how many of {} requests were taken", self.requests),
         };
-        let advice = match self.kind() {
-            PostErrorKind::QueueFull => {
+        let advice = match (self.reason, self.kind()) {
+            (Reason::Slices { slices, limit }, _) => format!(
+                "the next one has {slices} scatter/gather entries, and the queue pair was made for {limit}: ask for more \
+                 with max_send_sge or max_recv_sge",
+            ),
+            (Reason::InlineData { length, limit }, _) => format!(
+                "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
+                 max_inline_data",
+            ),
+            (Reason::Provider, PostErrorKind::QueueFull) => {
                 "the queue is full: poll completions before posting more, and signal a request now and then, \
                  since unsignaled ones free their slots only with a later signaled one"
+                    .to_owned()
             }
-            PostErrorKind::Invalid => {
-                "the request has more scatter/gather entries than the queue pair was made for, or the state of the \
-                 queue pair does not allow it (receives: from INIT on; sends: from RTS on)"
+            (Reason::Provider, PostErrorKind::Invalid) => {
+                "the state of the queue pair does not allow the request (receives: from INIT on; sends: from RTS on), or \
+                 the device does not know it"
+                    .to_owned()
             }
-            PostErrorKind::Other => "see the manual page of the verb",
+            (Reason::Provider, PostErrorKind::Other) => "see the manual page of the verb".to_owned(),
         };
         format!("{}; {taken}; {advice}", describe(self.errno))
     }
@@ -83,11 +107,35 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_what_was_taken_and_what_to_do() {
-        let full = PostError { verb: "ibv_post_send", errno: libc::ENOMEM, accepted: Some(3), requests: 8 };
+        let full = PostError {
+            verb: "ibv_post_send",
+            errno: libc::ENOMEM,
+            accepted: Some(3),
+            requests: 8,
+            reason: Reason::Provider,
+        };
         assert_eq!(full.kind(), PostErrorKind::QueueFull);
         assert!(full.to_string().contains("3 of 8 requests were taken; the queue is full"), "{full}");
-        let unknown = PostError { verb: "ibv_post_send", errno: libc::EINVAL, accepted: None, requests: 1 };
+        let unknown = PostError {
+            verb: "ibv_post_send",
+            errno: libc::EINVAL,
+            accepted: None,
+            requests: 1,
+            reason: Reason::Provider,
+        };
         assert_eq!(unknown.kind(), PostErrorKind::Invalid);
         assert!(unknown.to_string().contains("it is unknown how many of 1 requests"), "{unknown}");
+    }
+
+    #[test]
+    fn a_request_that_is_too_large_is_invalid_whatever_the_provider_calls_it() {
+        let refused =
+            |errno, reason| PostError { verb: "ibv_post_send", errno, accepted: Some(0), requests: 1, reason };
+        let long = refused(libc::ENOMEM, Reason::Slices { slices: 3, limit: 2 });
+        assert_eq!((long.kind(), long.raw_os_error()), (PostErrorKind::Invalid, libc::ENOMEM));
+        assert!(long.to_string().contains("has 3 scatter/gather entries, and the queue pair was made for 2"), "{long}");
+        let large = refused(libc::EINVAL, Reason::InlineData { length: 65, limit: 64 });
+        assert_eq!(large.kind(), PostErrorKind::Invalid);
+        assert!(large.to_string().contains("has 65 bytes of inline data, and the queue pair takes 64"), "{large}");
     }
 }

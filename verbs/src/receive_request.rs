@@ -12,6 +12,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 
+use crate::chain::sealed::Request;
 use crate::ffi;
 use crate::local_slice::LocalSlice;
 
@@ -56,10 +57,24 @@ impl<'a> ReceiveRequest<'a> {
         unsafe { (*self.wr.get()).wr_id }
     }
 
+    /// Sets the identifier that the completion will carry.
+    #[inline]
+    pub fn set_wr_id(&mut self, wr_id: u64) {
+        self.wr.get_mut().wr_id = wr_id;
+    }
+
     /// The request in libibverbs' terms; valid as long as `self`.
     #[inline]
     pub fn as_raw(&self) -> *mut ffi::ibv_recv_wr {
         self.wr.get()
+    }
+}
+
+// SAFETY: the request is valid, and in a cell.
+unsafe impl Request<ffi::ibv_recv_wr, ()> for ReceiveRequest<'_> {
+    #[inline]
+    fn as_wr(&self) -> *mut ffi::ibv_recv_wr {
+        self.as_raw()
     }
 }
 

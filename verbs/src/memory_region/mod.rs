@@ -20,6 +20,7 @@ use crate::access_flags::AccessFlags;
 use crate::buffer::{Atomic, Buffer, BufferMut};
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::held_slice::HeldSlice;
 use crate::local_slice::LocalSlice;
 use crate::local_slice_mut::LocalSliceMut;
 use crate::protection_domain::ProtectionDomain;
@@ -182,6 +183,20 @@ impl<B: Buffer> MemoryRegion<B> {
         LocalSlice::new(self.as_ptr().wrapping_add(range.start), range.len(), self.lkey)
     }
 
+    /// A range as a scatter/gather entry that keeps the region registered, for requests that are
+    /// [prepared](crate::PreparedSend) once and posted often.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`slice`](Self::slice).
+    pub fn hold(&self, range: impl RangeBounds<usize>) -> Result<HeldSlice>
+    where
+        B: Send + Sync,
+        B::Rest: Send + Sync,
+    {
+        HeldSlice::new(self.inner.clone(), self.as_ptr(), self.len(), self.lkey, range)
+    }
+
     /// The description of a range for a peer, to be sent to it.
     ///
     /// # Errors
@@ -205,7 +220,7 @@ impl<B: Buffer> MemoryRegion<B> {
     ///
     /// The region comes back with the error:
     ///
-    /// * [`Error::Busy`]: a prepared request holds the region.
+    /// * [`Error::Busy`]: a [`HeldSlice`], in a prepared request for example, keeps the region.
     /// * `EBUSY`, `EINVAL`: a memory window is bound to it.
     ///
     /// # References
@@ -214,7 +229,11 @@ impl<B: Buffer> MemoryRegion<B> {
     #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(self) -> Result<B, (Self, Error)> {
         const VERB: &str = "ibv_dereg_mr";
-        let busy = || Error::Busy { verb: VERB, object: "memory region", users: "a prepared request" };
+        let busy = || Error::Busy {
+            verb: VERB,
+            object: "memory region",
+            users: "a HeldSlice, in a prepared request for example",
+        };
         let Self { data, length, lkey, inner } = self;
         let mut inner = Arc::try_unwrap(inner).map_err(|inner| (Self { data, length, lkey, inner }, busy()))?;
         match inner.deregister() {

@@ -9,13 +9,18 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use crate::chain::sealed::Request;
+use crate::chain::{ReceiveChain, SendChain};
 use crate::dispatch;
 use crate::ffi;
-use crate::post_error::PostError;
+use crate::post_error::{PostError, Reason};
+use crate::prepared_receive::PreparedReceive;
+use crate::prepared_send::PreparedSend;
 use crate::queue_pair::QueuePair;
 use crate::receive_request::ReceiveRequest;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
+use crate::work_request::{Linked, WorkRequest, link};
 
 impl<T: Transport> QueuePair<T> {
     /// `ibv_post_send`: hands a request to the send queue. The queue pair must be in RTS.
@@ -23,8 +28,8 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     ///
     /// * `ENOMEM`: the queue is full.
-    /// * `EINVAL`: the request has too many scatter/gather entries, or the queue pair's state takes none. Some providers
-    ///   then keep the request and do not say so: [`PostError::accepted`] is `None`.
+    /// * `EINVAL`: the request has too many scatter/gather entries or too much inline data, or the queue pair's state takes
+    ///   none. Some providers then keep the request and do not say so: [`PostError::accepted`] is `None`.
     ///
     /// # References
     ///
@@ -33,13 +38,24 @@ impl<T: Transport> QueuePair<T> {
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<(), PostError> {
         let wr = request.as_raw();
-        let mut bad_wr = ptr::null_mut();
-        // SAFETY: the queue pair is alive; the request is valid for its transport and, with its link cleared, a chain of one.
-        let code = unsafe {
-            (*wr).next = ptr::null_mut();
-            dispatch::post_send(self.as_raw(), wr, &mut bad_wr)
-        };
-        if code == 0 { Ok(()) } else { Err(refusal("ibv_post_send", code, wr, 1, bad_wr)) }
+        // SAFETY: the request is initialised.
+        if unsafe { WorkRequest::is_too_long(wr, self.capabilities.max_inline_data) } {
+            return Err(self.too_long(wr, 0, 1));
+        }
+        // SAFETY: the request is valid for this transport.
+        unsafe { self.post_one_send(wr) }
+    }
+
+    /// `ibv_post_send`: hands a prepared request to the send queue, as it is now. It can then be changed and posted again.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`post_send`](Self::post_send).
+    #[doc(alias = "ibv_post_send")]
+    #[inline]
+    pub fn post_prepared_send<const N: usize>(&self, request: &PreparedSend<N, T>) -> Result<(), PostError> {
+        // SAFETY: the request is valid for this transport, and has no inline data.
+        unsafe { self.post_one_send(request.as_wr()) }
     }
 
     /// `ibv_post_send`: hands requests to the send queue, in their order, with one doorbell.
@@ -50,23 +66,17 @@ impl<T: Transport> QueuePair<T> {
     /// refused.
     #[doc(alias = "ibv_post_send")]
     #[inline]
-    pub fn post_send_chain(&self, requests: &mut [SendRequest<'_, T>]) -> Result<(), PostError> {
-        let count = requests.len();
-        let first: *mut ffi::ibv_send_wr = requests.as_mut_ptr().cast();
+    pub fn post_send_chain<C: SendChain<T> + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
+        let (requests, total) = (link(requests, self.capabilities.max_inline_data), requests.length());
         let mut bad_wr = ptr::null_mut();
-        if count == 0 {
-            return Ok(());
-        }
-        // SAFETY: a `SendRequest` is an `ibv_send_wr` and nothing more, so `first` points to `count` of them, which are linked
-        // in their order here. The queue pair is alive, and the requests are valid for its transport.
-        let code = unsafe {
-            for index in 1..count {
-                (*first.add(index - 1)).next = first.add(index);
+        if requests.count > 0 {
+            // SAFETY: the queue pair is alive, and the requests are a chain of valid ones for this transport.
+            let code = unsafe { dispatch::post_send(self.as_raw(), requests.first, &mut bad_wr) };
+            if code != 0 {
+                return Err(self.refusal(code, &requests, total, bad_wr));
             }
-            (*first.add(count - 1)).next = ptr::null_mut();
-            dispatch::post_send(self.as_raw(), first, &mut bad_wr)
-        };
-        if code == 0 { Ok(()) } else { Err(refusal("ibv_post_send", code, first, count, bad_wr)) }
+        }
+        if requests.count == total { Ok(()) } else { Err(self.too_long(requests.refused, requests.count, total)) }
     }
 
     /// `ibv_post_recv`: hands a request to the receive queue. The queue pair must be in INIT or a later state.
@@ -82,14 +92,20 @@ impl<T: Transport> QueuePair<T> {
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     pub fn post_receive(&self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let wr = request.as_raw();
-        let mut bad_wr = ptr::null_mut();
-        // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
-        let code = unsafe {
-            (*wr).next = ptr::null_mut();
-            dispatch::post_recv(self.as_raw(), wr, &mut bad_wr)
-        };
-        if code == 0 { Ok(()) } else { Err(refusal("ibv_post_recv", code, wr, 1, bad_wr)) }
+        // SAFETY: the request is valid.
+        unsafe { self.post_one_receive(request.as_raw()) }
+    }
+
+    /// `ibv_post_recv`: hands a prepared request to the receive queue, as it is now. It can then be changed and posted again.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`post_receive`](Self::post_receive).
+    #[doc(alias = "ibv_post_recv")]
+    #[inline]
+    pub fn post_prepared_receive<const N: usize>(&self, request: &PreparedReceive<N>) -> Result<(), PostError> {
+        // SAFETY: the request is valid.
+        unsafe { self.post_one_receive(request.as_wr()) }
     }
 
     /// `ibv_post_recv`: hands requests to the receive queue, in their order, with one doorbell.
@@ -100,54 +116,69 @@ impl<T: Transport> QueuePair<T> {
     /// that was refused.
     #[doc(alias = "ibv_post_recv")]
     #[inline]
-    pub fn post_receive_chain(&self, requests: &mut [ReceiveRequest<'_>]) -> Result<(), PostError> {
-        let count = requests.len();
-        let first: *mut ffi::ibv_recv_wr = requests.as_mut_ptr().cast();
+    pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
+        let (requests, total) = (link(requests, 0), requests.length());
         let mut bad_wr = ptr::null_mut();
-        if count == 0 {
-            return Ok(());
-        }
-        // SAFETY: a `ReceiveRequest` is an `ibv_recv_wr` and nothing more, so `first` points to `count` of them, which are
-        // linked in their order here. The queue pair is alive.
-        let code = unsafe {
-            for index in 1..count {
-                (*first.add(index - 1)).next = first.add(index);
+        if requests.count > 0 {
+            // SAFETY: the queue pair is alive, and the requests are a chain of valid ones.
+            let code = unsafe { dispatch::post_recv(self.as_raw(), requests.first, &mut bad_wr) };
+            if code != 0 {
+                return Err(self.refusal(code, &requests, total, bad_wr));
             }
-            (*first.add(count - 1)).next = ptr::null_mut();
-            dispatch::post_recv(self.as_raw(), first, &mut bad_wr)
-        };
-        if code == 0 { Ok(()) } else { Err(refusal("ibv_post_recv", code, first, count, bad_wr)) }
+        }
+        Ok(())
     }
-}
 
-/// What a refused call tells. `bad_wr` is the request that was refused; a provider may leave it alone, or point nowhere.
-#[cold]
-fn refusal<W>(verb: &'static str, code: c_int, first: *const W, requests: usize, bad_wr: *const W) -> PostError {
-    let errno = match code {
-        -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
-        code => code.saturating_abs(),
-    };
-    let offset = bad_wr.addr().checked_sub(first.addr());
-    let accepted = offset
-        .filter(|offset| offset % size_of::<W>() == 0)
-        .map(|offset| offset / size_of::<W>())
-        .filter(|index| *index < requests);
-    PostError { verb, errno, accepted, requests }
-}
+    /// # Safety
+    ///
+    /// The request is valid for this transport, and does not have too much inline data.
+    #[inline]
+    unsafe fn post_one_send(&self, wr: *mut ffi::ibv_send_wr) -> Result<(), PostError> {
+        let mut bad_wr = ptr::null_mut();
+        // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
+        let code = unsafe {
+            (*wr).next = ptr::null_mut();
+            dispatch::post_send(self.as_raw(), wr, &mut bad_wr)
+        };
+        if code == 0 { Ok(()) } else { Err(self.refusal(code, &Linked::one(wr), 1, bad_wr)) }
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// # Safety
+    ///
+    /// The request is valid.
+    #[inline]
+    unsafe fn post_one_receive(&self, wr: *mut ffi::ibv_recv_wr) -> Result<(), PostError> {
+        let mut bad_wr = ptr::null_mut();
+        // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
+        let code = unsafe {
+            (*wr).next = ptr::null_mut();
+            dispatch::post_recv(self.as_raw(), wr, &mut bad_wr)
+        };
+        if code == 0 { Ok(()) } else { Err(self.refusal(code, &Linked::one(wr), 1, bad_wr)) }
+    }
 
-    #[test]
-    fn what_was_taken_is_known_only_from_a_pointer_into_the_chain() {
-        let chain = [0u64; 4];
-        let accepted = |bad: *const u64| refusal("ibv_post_send", libc::ENOMEM, chain.as_ptr(), 4, bad).accepted();
-        assert_eq!(accepted(&chain[0]), Some(0));
-        assert_eq!(accepted(&chain[3]), Some(3));
-        assert_eq!(accepted(chain.as_ptr().wrapping_add(4)), None);
-        assert_eq!(accepted(chain.as_ptr().wrapping_sub(1)), None);
-        assert_eq!(accepted(chain.as_ptr().wrapping_byte_add(4)), None);
-        assert_eq!(accepted(ptr::null()), None);
+    #[cold]
+    fn too_long(&self, wr: *const ffi::ibv_send_wr, accepted: usize, requests: usize) -> PostError {
+        // SAFETY: the caller's request is initialised.
+        let length = unsafe { WorkRequest::length(wr) };
+        let reason = Reason::InlineData { length, limit: self.capabilities.max_inline_data };
+        PostError { verb: ffi::ibv_send_wr::VERB, errno: libc::EINVAL, accepted: Some(accepted), requests, reason }
+    }
+
+    #[cold]
+    fn refusal<W: WorkRequest>(&self, code: c_int, chain: &Linked<W>, requests: usize, bad_wr: *const W) -> PostError {
+        let errno = match code {
+            -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+            code => code.saturating_abs(),
+        };
+        let limit = W::max_sge(&self.capabilities);
+        let accepted = chain.position(bad_wr);
+        // Some providers answer ENOMEM to a list that is too long, as if the queue were full.
+        let slices = accepted.map_or(0, |_| {
+            // SAFETY: `bad_wr` is a request of the chain.
+            unsafe { W::list(bad_wr) }.len()
+        });
+        let reason = if slices > limit as usize { Reason::Slices { slices, limit } } else { Reason::Provider };
+        PostError { verb: W::VERB, errno, accepted, requests, reason }
     }
 }

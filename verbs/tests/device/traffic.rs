@@ -131,8 +131,8 @@ fn a_chain_is_carried_out_in_its_order() {
             assert_eq!(target.to_vec(..).unwrap(), pattern(16).into_iter().rev().collect::<Vec<_>>());
         }
     }
-    a.qp.post_send_chain(&mut []).unwrap();
-    b.qp.post_receive_chain(&mut []).unwrap();
+    a.qp.post_send_chain::<[SendRequest; 0]>(&mut []).unwrap();
+    b.qp.post_receive_chain::<[ReceiveRequest; 0]>(&mut []).unwrap();
 }
 
 #[test]

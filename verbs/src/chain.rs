@@ -1,0 +1,90 @@
+//! [`SendChain`] and [`ReceiveChain`]: requests that are posted with one doorbell.
+//!
+//! # Safety
+//!
+//! The elements of a slice are requests that are valid for the queue which the slice is a chain for, and stay where they are as long
+//! as the slice is borrowed.
+#![allow(unsafe_code)]
+
+use crate::ffi;
+use crate::transport::Transport;
+
+/// Requests for a send queue of transport `T`: an array, a slice or a vector of [`SendRequest`](crate::SendRequest)s or of
+/// [`PreparedSend`](crate::PreparedSend)s, or what is in a [`SendBatch`](crate::SendBatch).
+///
+/// [`QueuePair::post_send_chain`](crate::QueuePair::post_send_chain) posts it.
+pub trait SendChain<T: Transport>: sealed::Requests<ffi::ibv_send_wr, T> {}
+
+impl<T: Transport, C: sealed::Requests<ffi::ibv_send_wr, T> + ?Sized> SendChain<T> for C {}
+
+/// Requests for a receive queue: an array, a slice or a vector of [`ReceiveRequest`](crate::ReceiveRequest)s or of
+/// [`PreparedReceive`](crate::PreparedReceive)s.
+///
+/// [`QueuePair::post_receive_chain`](crate::QueuePair::post_receive_chain) posts it.
+pub trait ReceiveChain: sealed::Requests<ffi::ibv_recv_wr, ()> {}
+
+impl<C: sealed::Requests<ffi::ibv_recv_wr, ()> + ?Sized> ReceiveChain for C {}
+
+pub(crate) mod sealed {
+    /// A work request for a send queue of transport `T`, or for a receive queue, where `T` is `()`.
+    ///
+    /// # Safety
+    ///
+    /// `as_wr` returns a request that is valid for such a queue. It may be written to, and stays valid, as long as `self` is borrowed.
+    pub unsafe trait Request<W, T> {
+        #[doc(hidden)]
+        fn as_wr(&self) -> *mut W;
+    }
+
+    /// Work requests in their order. (They can be written to through a shared reference, so that asking for one leaves the pointers
+    /// to the others valid. Whoever posts a chain has it borrowed mutably.)
+    ///
+    /// # Safety
+    ///
+    /// `as_wr` returns, for each index below `length`, another request as [`Request`] has it.
+    pub unsafe trait Requests<W, T> {
+        #[doc(hidden)]
+        fn length(&self) -> usize;
+        #[doc(hidden)]
+        fn as_wr(&self, index: usize) -> *mut W;
+    }
+
+    // SAFETY: the elements are such requests.
+    unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for [R] {
+        #[inline]
+        fn length(&self) -> usize {
+            self.len()
+        }
+
+        #[inline]
+        fn as_wr(&self, index: usize) -> *mut W {
+            self[index].as_wr()
+        }
+    }
+
+    // SAFETY: as above.
+    unsafe impl<W, T, R: Request<W, T>, const N: usize> Requests<W, T> for [R; N] {
+        #[inline]
+        fn length(&self) -> usize {
+            N
+        }
+
+        #[inline]
+        fn as_wr(&self, index: usize) -> *mut W {
+            self[index].as_wr()
+        }
+    }
+
+    // SAFETY: as above.
+    unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for Vec<R> {
+        #[inline]
+        fn length(&self) -> usize {
+            self.len()
+        }
+
+        #[inline]
+        fn as_wr(&self, index: usize) -> *mut W {
+            self[index].as_wr()
+        }
+    }
+}

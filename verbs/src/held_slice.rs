@@ -1,0 +1,77 @@
+//! [`HeldSlice`]: a scatter/gather entry that keeps its region.
+//!
+//! # Safety
+//!
+//! `slice` lies in the `length` bytes at `address` of the region that `_region` keeps registered.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::local_slice::LocalSlice;
+use crate::range::resolve;
+
+/// A range of a memory region that keeps the region registered: what a [`PreparedSend`](crate::PreparedSend) and a
+/// [`PreparedReceive`](crate::PreparedReceive) are made of. Made by [`MemoryRegion::hold`](crate::MemoryRegion::hold).
+///
+/// While it lives, [`MemoryRegion::deregister`](crate::MemoryRegion::deregister) fails with [`Error::Busy`](crate::Error::Busy), and a
+/// region that is dropped stays registered.
+#[derive(Clone)]
+pub struct HeldSlice {
+    slice: LocalSlice<'static>,
+    address: *const u8,
+    length: usize,
+    // Keeps the region registered.
+    _region: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the address is only counted with, and the region can go to another thread.
+unsafe impl Send for HeldSlice {}
+// SAFETY: as above.
+unsafe impl Sync for HeldSlice {}
+
+impl HeldSlice {
+    /// `range` of the `length` bytes at `address`, which `region` keeps registered under `lkey`.
+    pub(crate) fn new(
+        region: Arc<dyn Any + Send + Sync>,
+        address: *const u8,
+        length: usize,
+        lkey: u32,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Self> {
+        let range = resolve(range, length, "memory region")?;
+        let slice = LocalSlice::new(address.wrapping_add(range.start), range.len(), lkey)?;
+        Ok(Self { slice, address, length, _region: region })
+    }
+
+    /// The entry, to be used as long as `self` or a clone of it is there.
+    pub(crate) fn entry(&self) -> LocalSlice<'static> {
+        self.slice
+    }
+
+    /// The entry of another range of the region, to be used as long as `self` or a clone of it is there.
+    #[inline]
+    pub(crate) fn range(&self, range: impl RangeBounds<usize>) -> Result<LocalSlice<'static>> {
+        let range = resolve(range, self.length, "memory region")?;
+        LocalSlice::new(self.address.wrapping_add(range.start), range.len(), self.slice.lkey())
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> u32 {
+        self.slice.len()
+    }
+
+    /// Whether it is of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.slice.is_empty()
+    }
+}
+
+impl fmt::Debug for HeldSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.slice.fmt(f)
+    }
+}

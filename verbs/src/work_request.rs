@@ -1,0 +1,241 @@
+//! What the work requests of both queues have in common, and how a chain of them is linked.
+//!
+//! # Safety
+//!
+//! [`link`] links the requests of a chain to each other and to nothing else.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr;
+
+use crate::chain::sealed::Requests;
+use crate::ffi;
+use crate::queue_pair::QueuePairCapabilities;
+
+/// `ibv_send_wr` or `ibv_recv_wr`.
+pub(crate) trait WorkRequest: Sized {
+    /// The verb that posts it.
+    const VERB: &'static str;
+
+    /// # Safety
+    ///
+    /// `this` is a request whose link is initialised or may be written to.
+    unsafe fn next(this: *mut Self) -> *mut *mut Self;
+
+    /// # Safety
+    ///
+    /// `this` is a request with its list.
+    unsafe fn list<'a>(this: *const Self) -> &'a [ffi::ibv_sge];
+
+    /// How long its list may be.
+    fn max_sge(capabilities: &QueuePairCapabilities) -> u32;
+
+    /// Whether the list names memory of the program.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request.
+    unsafe fn is_inline(this: *const Self) -> bool;
+
+    /// How many bytes the list has.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request with its list.
+    #[inline]
+    unsafe fn length(this: *const Self) -> u64 {
+        // SAFETY: as the caller says.
+        unsafe { Self::list(this) }.iter().map(|sge| u64::from(sge.length)).sum()
+    }
+
+    /// Whether the request carries more inline data than the queue takes. Providers are not relied on: some add the lengths
+    /// up in 32 bits, and some do not look.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request with its list.
+    #[inline]
+    unsafe fn is_too_long(this: *const Self, max_inline_data: u32) -> bool {
+        // A slice whose length 32 bits do not tell has the largest.
+        let most = u64::from(max_inline_data).min(u64::from(u32::MAX) - 1);
+        // SAFETY: as the caller says.
+        unsafe { Self::is_inline(this) && Self::length(this) > most }
+    }
+}
+
+/// # Safety
+///
+/// The list has `num_sge` entries and lives for `'a`.
+#[inline]
+unsafe fn list<'a>(sg_list: *const ffi::ibv_sge, num_sge: c_int) -> &'a [ffi::ibv_sge] {
+    match usize::try_from(num_sge) {
+        // SAFETY: as the caller says.
+        Ok(length) if length > 0 => unsafe { std::slice::from_raw_parts(sg_list, length) },
+        _ => &[],
+    }
+}
+
+impl WorkRequest for ffi::ibv_send_wr {
+    const VERB: &'static str = "ibv_post_send";
+
+    fn max_sge(capabilities: &QueuePairCapabilities) -> u32 {
+        capabilities.max_send_sge
+    }
+
+    #[inline]
+    unsafe fn next(this: *mut Self) -> *mut *mut Self {
+        // SAFETY: `this` points to memory for the structure.
+        unsafe { &raw mut (*this).next }
+    }
+
+    #[inline]
+    unsafe fn list<'a>(this: *const Self) -> &'a [ffi::ibv_sge] {
+        // SAFETY: as the caller says.
+        unsafe { list((*this).sg_list, (*this).num_sge) }
+    }
+
+    #[inline]
+    unsafe fn is_inline(this: *const Self) -> bool {
+        // SAFETY: a request has its flags.
+        unsafe { (*this).send_flags & ffi::ibv_send_flags::IBV_SEND_INLINE.0 != 0 }
+    }
+}
+
+impl WorkRequest for ffi::ibv_recv_wr {
+    const VERB: &'static str = "ibv_post_recv";
+
+    fn max_sge(capabilities: &QueuePairCapabilities) -> u32 {
+        capabilities.max_recv_sge
+    }
+
+    #[inline]
+    unsafe fn next(this: *mut Self) -> *mut *mut Self {
+        // SAFETY: `this` points to memory for the structure.
+        unsafe { &raw mut (*this).next }
+    }
+
+    #[inline]
+    unsafe fn list<'a>(this: *const Self) -> &'a [ffi::ibv_sge] {
+        // SAFETY: as the caller says.
+        unsafe { list((*this).sg_list, (*this).num_sge) }
+    }
+
+    #[inline]
+    unsafe fn is_inline(_this: *const Self) -> bool {
+        false
+    }
+}
+
+/// A chain that is linked.
+pub(crate) struct Linked<W> {
+    pub(crate) first: *mut W,
+    /// How many requests.
+    pub(crate) count: usize,
+    /// The request after those, if it has more inline data than the queue takes.
+    pub(crate) refused: *mut W,
+}
+
+impl<W: WorkRequest> Linked<W> {
+    /// A request whose link is null.
+    pub(crate) fn one(request: *mut W) -> Self {
+        Self { first: request, count: 1, refused: ptr::null_mut() }
+    }
+
+    /// Which request of the chain this is. `None`: a provider may leave `bad_wr` alone, or point nowhere.
+    pub(crate) fn position(&self, bad_wr: *const W) -> Option<usize> {
+        let mut request = self.first;
+        for index in 0..self.count {
+            if ptr::eq(request, bad_wr) {
+                return Some(index);
+            }
+            // SAFETY: there are `count` requests.
+            request = unsafe { W::next(request).read() };
+        }
+        None
+    }
+}
+
+/// Links a chain, up to a request that has more inline data than the queue takes.
+#[inline]
+pub(crate) fn link<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &mut C, max_inline_data: u32) -> Linked<W> {
+    let chain = &*chain;
+    let length = chain.length();
+    if length == 0 {
+        return Linked { first: ptr::null_mut(), count: 0, refused: ptr::null_mut() };
+    }
+    let first = chain.as_wr(0);
+    let mut last = first;
+    // SAFETY: these are requests of the chain.
+    unsafe {
+        if W::is_too_long(first, max_inline_data) {
+            return Linked { first, count: 0, refused: first };
+        }
+        for index in 1..length {
+            let request = chain.as_wr(index);
+            if W::is_too_long(request, max_inline_data) {
+                W::next(last).write(ptr::null_mut());
+                return Linked { first, count: index, refused: request };
+            }
+            W::next(last).write(request);
+            last = request;
+        }
+        W::next(last).write(ptr::null_mut());
+    }
+    Linked { first, count: length, refused: ptr::null_mut() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::{InlineSlice, Rc, ReceiveRequest, SendRequest};
+
+    #[test]
+    fn what_was_taken_is_known_only_from_a_pointer_to_a_request_of_the_chain() {
+        let mut requests: [_; 4] = std::array::from_fn(|index| ReceiveRequest::new(index as u64, &[]));
+        let chain = link(&mut requests, 0);
+        assert_eq!((chain.count, chain.refused), (4, ptr::null_mut()));
+        for (index, request) in requests.iter().enumerate() {
+            assert_eq!(chain.position(request.as_raw()), Some(index));
+        }
+        let first = requests[0].as_raw();
+        for nowhere in [ptr::null_mut(), first.wrapping_sub(1), first.wrapping_add(4), first.wrapping_byte_add(4)] {
+            assert_eq!(chain.position(nowhere), None);
+        }
+    }
+
+    #[test]
+    fn a_chain_ends_before_the_request_with_too_much_inline_data() {
+        let (short, long) = ([InlineSlice::new(&[0; 4]); 2], [InlineSlice::new(&[0; 4]), InlineSlice::new(&[0; 5])]);
+        let mut requests: [SendRequest<'_, Rc>; 3] = [
+            SendRequest::send_inline(0, &short),
+            SendRequest::send_inline(1, &long),
+            SendRequest::send_inline(2, &short),
+        ];
+        let chain = link(&mut requests, 8);
+        assert_eq!((chain.count, chain.refused), (1, requests[1].as_raw()));
+        // SAFETY: the request is there.
+        assert!(unsafe { (*chain.first).next }.is_null());
+        assert_eq!(link(&mut requests, 9).count, 3);
+        assert_eq!(link(&mut requests, 7).count, 0);
+        assert_eq!(link(&mut requests[..0], 7).count, 0);
+    }
+
+    #[test]
+    fn inline_data_is_added_up_in_more_than_32_bits() {
+        // The memory is never read.
+        let large = [LARGE; 2];
+        let request: SendRequest<'_, Rc> = SendRequest::send_inline(0, &large);
+        // SAFETY: the request is initialised.
+        unsafe {
+            assert_eq!(WorkRequest::length(request.as_raw()), 2 * u64::from(u32::MAX));
+            assert!(WorkRequest::is_too_long(request.as_raw(), u32::MAX));
+        }
+    }
+
+    /// A slice of more bytes than 32 bits tell.
+    const LARGE: InlineSlice<'static> = {
+        // SAFETY: the layout is that of an `ibv_sge`, and nobody reads the memory.
+        unsafe { std::mem::transmute(ffi::ibv_sge { addr: 8, length: u32::MAX, lkey: 0 }) }
+    };
+}
