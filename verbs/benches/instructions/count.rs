@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs};
 
 use crate::ROWS;
-use crate::ours::Objects;
-use crate::theirs::Loops;
+use crate::loops::ours::Objects;
+use crate::loops::theirs::Loops;
 
 /// Names the shared object to the bench that runs under valgrind.
 pub(crate) const INSIDE: &str = "VERBS_INSTRUCTIONS_INSIDE";

@@ -4,7 +4,7 @@
 //! cargo bench -p verbs --bench instructions
 //! ```
 //!
-//! The loops of `ours.rs` and `loops.c` do the same; the C ones are compiled by `cc -O2` when the bench runs (the environment
+//! The loops of `loops/ours.rs` and `loops/loops.c` do the same; the C ones are compiled by `cc -O2` when the bench runs (the environment
 //! variable `CC` names another compiler). The bench runs itself under `valgrind --tool=callgrind`, which counts each loop at
 //! two lengths; the difference is what an operation costs, without what comes before and after the loop. The provider's own
 //! instructions are in both figures. An allocator that counts shows that ours allocate nothing.
@@ -14,16 +14,18 @@
 #[path = "../../tests/null_provider/mod.rs"]
 mod null_provider;
 
+#[path = "../loops/mod.rs"]
+mod loops;
+
 mod count;
-mod ours;
 mod rows;
 mod table;
-mod theirs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs, process};
 
+use loops::theirs;
 use rows::ROWS;
 
 fn main() -> ExitCode {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     }
     let folder = env::temp_dir().join(format!("verbs-instructions-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let object = theirs::compile(&folder);
+    let object = theirs::compile(&folder, "-O2");
     let ok = if env::args().any(|argument| argument == "--bench") {
         let counts = count::under_callgrind(&folder, &object);
         table::print(&counts)

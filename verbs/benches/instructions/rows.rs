@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
+use crate::loops::ours;
 use crate::null_provider::Polls;
-use crate::ours;
 
 /// What a row may cost.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 
 use crate::ROWS;
 use crate::count::Count;
+use crate::loops::theirs;
 use crate::rows::Gate;
-use crate::theirs;
 
 /// Prints the table. `false`: a row costs more than it may.
 pub(crate) fn print(counts: &[Count]) -> bool {

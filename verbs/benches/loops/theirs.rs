@@ -24,13 +24,13 @@ pub(crate) struct Fixture {
 /// A loop: how often, and how much was done.
 pub(crate) type Loop = unsafe extern "C" fn(&Fixture, u64) -> u64;
 
-/// Compiles loops.c into a shared object.
-pub(crate) fn compile(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions/loops.c");
+/// Compiles loops.c into a shared object, with the compiler's flag `optimisation`.
+pub(crate) fn compile(folder: &Path, optimisation: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loops/loops.c");
     let object = folder.join("loops.so");
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut command = Command::new(&compiler);
-    command.args(["-std=gnu11", "-O2", "-fPIC", "-shared", "-o"]).arg(&object).arg(source);
+    command.args(["-std=gnu11", optimisation, "-fPIC", "-shared", "-o"]).arg(&object).arg(source);
     if let Ok(folder) = env::var("IBVERBS_INCLUDE_DIR") {
         command.arg("-I").arg(folder);
     }

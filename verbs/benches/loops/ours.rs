@@ -4,8 +4,8 @@ use std::array;
 
 use verbs::*;
 
+use super::theirs;
 use crate::null_provider::{DataPath, NullProvider, Polls};
-use crate::theirs;
 
 const ROOM: usize = 16;
 pub(crate) const CHAIN: usize = 16;
