@@ -59,6 +59,11 @@ impl HeldSlice {
         LocalSlice::new(self.address.wrapping_add(range.start), range.len(), self.slice.lkey())
     }
 
+    /// Where in its region the slice begins.
+    pub(crate) fn offset(&self) -> usize {
+        self.slice.address() as usize - self.address.addr()
+    }
+
     /// How many bytes.
     pub fn len(&self) -> u32 {
         self.slice.len()

@@ -98,8 +98,11 @@ mod queue_pair;
 mod range;
 mod raw_bytes;
 mod receive_request;
+mod receive_slots;
 mod remote_slice;
 mod returns;
+mod selective_signaling;
+mod send_batch;
 mod send_request;
 mod timers;
 mod transport;
@@ -136,7 +139,10 @@ pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{ConnectOptions, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState};
 pub use receive_request::ReceiveRequest;
+pub use receive_slots::ReceiveSlots;
 pub use remote_slice::RemoteSlice;
+pub use selective_signaling::SelectiveSignaling;
+pub use send_batch::{BatchedSends, SendBatch};
 pub use send_request::SendRequest;
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Rc, Transport};
@@ -168,6 +174,14 @@ mod tests {
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();
         is_send::<ReceiveRequest<'_>>();
+        is_send_and_sync::<InlineSlice<'_>>();
+        is_send_and_sync::<HeldSlice>();
+        is_send::<PreparedSend>();
+        is_send::<PreparedReceive>();
+        is_send::<SendBatch>();
+        is_send::<BatchedSends<'_>>();
+        is_send::<ReceiveSlots>();
+        is_send_and_sync::<SelectiveSignaling>();
     }
 }
 

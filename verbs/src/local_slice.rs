@@ -37,6 +37,16 @@ impl<'a> LocalSlice<'a> {
         Ok(Self { sge: ffi::ibv_sge { addr: address as u64, length, lkey }, region: PhantomData })
     }
 
+    pub(crate) fn address(&self) -> u64 {
+        self.sge.addr
+    }
+
+    /// The entry without its borrow, for a caller who sees to it that the region outlives the use.
+    #[inline]
+    pub(crate) fn detached(&self) -> LocalSlice<'static> {
+        LocalSlice { sge: self.sge, region: PhantomData }
+    }
+
     /// How many bytes.
     #[inline]
     pub fn len(&self) -> u32 {

@@ -27,6 +27,10 @@ pub(crate) enum Reason {
     Slices { slices: usize, limit: u32 },
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
+    /// The send queue has no slots for the chain, of which nothing was posted.
+    Slots { free: u32, slots: u32 },
+    /// The sends of another queue pair are counted; nothing was posted.
+    OtherQueuePair { expected: u32, qp_num: u32 },
 }
 
 /// Why a queue refused a request.
@@ -59,7 +63,8 @@ impl PostError {
     /// Why the request after the accepted ones was refused.
     pub fn kind(&self) -> PostErrorKind {
         match self.errno {
-            _ if self.reason != Reason::Provider => PostErrorKind::Invalid,
+            // Some providers call it a full queue.
+            _ if matches!(self.reason, Reason::Slices { .. }) => PostErrorKind::Invalid,
             libc::ENOMEM => PostErrorKind::QueueFull,
             libc::EINVAL => PostErrorKind::Invalid,
             _ => PostErrorKind::Other,
@@ -84,6 +89,12 @@ impl PostError {
             (Reason::InlineData { length, limit }, _) => format!(
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
+            ),
+            (Reason::Slots { free, slots }, _) => format!(
+                "{free} of the send queue's {slots} slots are free: poll completions before posting more",
+            ),
+            (Reason::OtherQueuePair { expected, qp_num }, _) => format!(
+                "the sends of queue pair {expected:#x} are counted, and this is queue pair {qp_num:#x}",
             ),
             (Reason::Provider, PostErrorKind::QueueFull) => {
                 "the queue is full: poll completions before posting more, and signal a request now and then, \

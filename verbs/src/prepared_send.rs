@@ -44,10 +44,7 @@ pub struct PreparedSend<const N: usize = 1, T: Transport = Rc> {
 
 impl<const N: usize, T: Transport> PreparedSend<N, T> {
     fn new(request: SendRequest<'static, T>, held: [HeldSlice; N]) -> Self {
-        // More entries than an `int` holds are more than any device takes, and so is the largest `int`.
-        let num_sge = i32::try_from(N).unwrap_or(i32::MAX);
-        // SAFETY: the request is ours alone, and nobody reads its list before it is handed out with the `N` entries.
-        unsafe { (*request.as_raw()).num_sge = num_sge };
+        let request = request.with_list_of(N);
         Self { request, slices: held.each_ref().map(HeldSlice::entry), held }
     }
 

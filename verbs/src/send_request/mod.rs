@@ -11,7 +11,7 @@
 mod operations;
 
 use std::cell::UnsafeCell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -161,6 +161,21 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         }
     }
 
+    /// The request without its borrows, for a caller who sees to it that what it names outlives the use.
+    #[inline]
+    pub(crate) fn detached(self) -> SendRequest<'static, T> {
+        SendRequest { wr: self.wr, slices: PhantomData }
+    }
+
+    /// A request whose list will have `length` entries; the caller sets the pointer to it before anybody reads it.
+    #[inline]
+    pub(crate) fn with_list_of(mut self, length: usize) -> Self {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `raw` points to memory for the structure.
+        unsafe { (&raw mut (*raw).num_sge).write(c_int::try_from(length).unwrap_or(c_int::MAX)) };
+        self
+    }
+
     #[inline]
     fn opcode(&self) -> Opcode {
         // SAFETY: `with_list` has initialised the field.
@@ -252,7 +267,13 @@ impl<'a, T: Transport> SendRequest<'a, T> {
 /// A field was to be set that the operation does not have.
 #[cold]
 fn lacks(opcode: Opcode, field: &'static str, rule: &'static str) -> Error {
-    Error::invalid("ibv_post_send", field, format!("set on {opcode:?}"), rule)
+    Error::invalid("ibv_post_send", field, format!("set on a request of operation {}", name(opcode)), rule)
+}
+
+/// The name of an operation.
+fn name(opcode: Opcode) -> &'static str {
+    // SAFETY: the function returns a string that is there for ever.
+    unsafe { CStr::from_ptr(ffi::ibv_wr_opcode_str(opcode)) }.to_str().unwrap_or("unknown")
 }
 
 // SAFETY: the request is valid for its transport, and in a cell.
@@ -265,12 +286,12 @@ unsafe impl<T: Transport> Request<ffi::ibv_send_wr, T> for SendRequest<'_, T> {
 
 impl<T: Transport> fmt::Debug for SendRequest<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: `with_list` has initialised the fields.
-        let (opcode, num_sge) = unsafe { ((*self.as_raw()).opcode, (*self.as_raw()).num_sge) };
+        // SAFETY: `with_list` has initialised the field.
+        let num_sge = unsafe { (*self.as_raw()).num_sge };
         f.debug_struct("SendRequest")
             .field("transport", &T::NAME)
             .field("wr_id", &self.wr_id())
-            .field("opcode", &opcode)
+            .field("operation", &name(self.opcode()))
             .field("slices", &num_sge)
             .finish_non_exhaustive()
     }

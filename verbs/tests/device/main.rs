@@ -4,6 +4,7 @@
 mod harness;
 
 mod completion;
+mod data_path;
 mod device;
 mod failure;
 mod memory;

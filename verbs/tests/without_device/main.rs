@@ -3,11 +3,16 @@
 #[path = "../null_provider/mod.rs"]
 mod null_provider;
 
+mod batch;
 mod creation;
 mod destruction;
+mod inline;
 mod polling;
 mod posting;
+mod prepared;
 mod provider;
+mod receive_slots;
+mod signaling;
 mod waiting;
 
 use std::time::Duration;

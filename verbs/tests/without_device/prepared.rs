@@ -1,0 +1,103 @@
+use verbs::*;
+
+use crate::Bench;
+use crate::null_provider::{BadWr, Refusal};
+
+fn remote() -> RemoteSlice {
+    RemoteSlice::new(0x1000, 64, 7).unwrap()
+}
+
+#[test]
+fn a_prepared_request_is_posted_as_it_is_at_the_time() {
+    let bench = Bench::build(|builder| builder.max_send_sge(2));
+    let slices = || [bench.region.hold(..64).unwrap(), bench.region.hold(64..128).unwrap()];
+    let mut requests = [
+        PreparedSend::send(1, slices()).signaled(),
+        PreparedSend::rdma_write(2, slices(), remote()).signaled(),
+        PreparedSend::rdma_read(3, slices(), remote()).signaled().fenced().solicited(),
+    ];
+    for round in 0..3 {
+        for (index, request) in requests.iter_mut().enumerate() {
+            request.set_wr_id(10 * round + index as u64);
+            request.set_range(1, ..32 * round as usize).unwrap();
+            bench.qp.post_prepared_send(request).unwrap();
+        }
+        assert_eq!(bench.polled(), [10 * round, 10 * round + 1, 10 * round + 2]);
+    }
+    // As a chain, and from another place in memory.
+    let mut moved = Vec::from(requests);
+    moved.reverse();
+    bench.qp.post_send_chain(&mut moved).unwrap();
+    assert_eq!(bench.polled(), [22, 21, 20]);
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn what_an_operation_lacks_cannot_be_set() {
+    let bench = Bench::new();
+    let slices = || [bench.region.hold(..8).unwrap()];
+    let mut requests = [
+        (PreparedSend::send(1, slices()), false, false, false),
+        (PreparedSend::send_with_imm(1, slices(), 0), false, true, false),
+        (PreparedSend::rdma_write(1, slices(), remote()), true, false, false),
+        (PreparedSend::rdma_write_with_imm(1, slices(), remote(), 0), true, true, false),
+        (PreparedSend::rdma_read(1, slices(), remote()), true, false, false),
+        (PreparedSend::compare_and_swap(1, slices(), remote(), 1, 2), true, false, true),
+        (PreparedSend::fetch_and_add(1, slices(), remote(), 1), true, false, true),
+    ];
+    for (request, has_remote, has_imm, has_operands) in &mut requests {
+        assert_eq!(request.set_remote(remote()).is_ok(), *has_remote, "{request:?}");
+        assert_eq!(request.set_imm_data(1).is_ok(), *has_imm, "{request:?}");
+        assert_eq!(request.set_operands(1, 2).is_ok(), *has_operands, "{request:?}");
+    }
+    let (send, ..) = &mut requests[0];
+    let message = send.set_remote(remote()).unwrap_err().to_string();
+    assert!(message.contains("the peer's memory is set on a request of operation send, but only"), "{message}");
+    assert!(matches!(send.set_range(0, 4090..4097), Err(Error::OutOfRange { start: 4090, end: 4097, .. })));
+    assert!(matches!(send.set_range(1, ..), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(send.set_slice(1, bench.region.hold(..).unwrap()), Err(Error::InvalidArgument { .. })));
+    let mut receive = PreparedReceive::new(1, slices());
+    assert!(matches!(receive.set_range(0, 4097..), Err(Error::OutOfRange { .. })));
+    assert!(matches!(receive.set_range(1, ..), Err(Error::InvalidArgument { .. })));
+    assert!(matches!(receive.set_slice(1, bench.region.hold(..).unwrap()), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn a_region_stays_registered_as_long_as_a_prepared_request_names_it() {
+    let bench = Bench::new();
+    let first = bench.pd.register(vec![0; 64], AccessFlags::LOCAL_WRITE).unwrap();
+    let second = bench.pd.register(vec![0; 64], AccessFlags::LOCAL_WRITE).unwrap();
+    let mut send = PreparedSend::send(1, [first.hold(..).unwrap()]).signaled();
+    let receive = PreparedReceive::new(2, [second.hold(..).unwrap()]);
+    let (first, error) = first.deregister().unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    drop((first, second));
+    bench.qp.post_prepared_send(&send).unwrap();
+    bench.qp.post_prepared_receive(&receive).unwrap();
+    assert_eq!(bench.polled(), [1, 2]);
+    // The first region goes when the request lets go of it.
+    let third = bench.pd.register(vec![0; 64], AccessFlags::LOCAL_WRITE).unwrap();
+    send.set_slice(0, third.hold(8..16).unwrap()).unwrap();
+    let live = || bench.provider.live(crate::null_provider::Kind::Region);
+    assert_eq!(live(), 3);
+    drop((send, receive));
+    assert_eq!(live(), 2);
+    assert_eq!(third.deregister().unwrap().len(), 64);
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn a_refused_chain_of_prepared_requests_tells_how_many_were_taken() {
+    let bench = Bench::new();
+    let mut sends: Vec<_> =
+        (0..8).map(|wr_id| PreparedSend::send(wr_id, [bench.region.hold(..8).unwrap()]).signaled()).collect();
+    let mut receives: [_; 8] =
+        std::array::from_fn(|index| PreparedReceive::new(index as u64, [bench.region.hold(..8).unwrap()]));
+    for after in [0, 3, 7] {
+        bench.provider.refuse(Refusal { after, errno: libc::ENOMEM, bad_wr: BadWr::Refused });
+        assert_eq!(bench.qp.post_send_chain(&mut sends).unwrap_err().accepted(), Some(after));
+        bench.provider.refuse(Refusal { after, errno: libc::ENOMEM, bad_wr: BadWr::Refused });
+        assert_eq!(bench.qp.post_receive_chain(&mut receives[..]).unwrap_err().accepted(), Some(after));
+        assert_eq!(bench.polled().len(), 2 * after);
+    }
+}
