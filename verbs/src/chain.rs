@@ -26,12 +26,18 @@ pub trait ReceiveChain: sealed::Requests<ffi::ibv_recv_wr, ()> {}
 impl<C: sealed::Requests<ffi::ibv_recv_wr, ()> + ?Sized> ReceiveChain for C {}
 
 pub(crate) mod sealed {
+    use crate::work_request::{Linked, WorkRequest, link_each};
+
     /// A work request for a send queue of transport `T`, or for a receive queue, where `T` is `()`.
     ///
     /// # Safety
     ///
     /// `as_wr` returns a request that is valid for such a queue. It may be written to, and stays valid, as long as `self` is borrowed.
     pub unsafe trait Request<W, T> {
+        /// Whether it may have inline data.
+        #[doc(hidden)]
+        const INLINE: bool = true;
+
         #[doc(hidden)]
         fn as_wr(&self) -> *mut W;
     }
@@ -43,14 +49,30 @@ pub(crate) mod sealed {
     ///
     /// `as_wr` returns, for each index below `length`, another request as [`Request`] has it.
     pub unsafe trait Requests<W, T> {
+        /// Whether one may have inline data.
+        #[doc(hidden)]
+        const INLINE: bool = true;
+
         #[doc(hidden)]
         fn length(&self) -> usize;
         #[doc(hidden)]
         fn as_wr(&self, index: usize) -> *mut W;
+
+        /// Links the requests, up to one that has more inline data than the queue takes.
+        #[doc(hidden)]
+        #[inline]
+        fn link(&mut self, max_inline_data: u32) -> Linked<W>
+        where
+            W: WorkRequest,
+        {
+            link_each(self, max_inline_data)
+        }
     }
 
     // SAFETY: the elements are such requests.
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for [R] {
+        const INLINE: bool = R::INLINE;
+
         #[inline]
         fn length(&self) -> usize {
             self.len()
@@ -64,6 +86,8 @@ pub(crate) mod sealed {
 
     // SAFETY: as above.
     unsafe impl<W, T, R: Request<W, T>, const N: usize> Requests<W, T> for [R; N] {
+        const INLINE: bool = R::INLINE;
+
         #[inline]
         fn length(&self) -> usize {
             N
@@ -77,6 +101,8 @@ pub(crate) mod sealed {
 
     // SAFETY: as above.
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for Vec<R> {
+        const INLINE: bool = R::INLINE;
+
         #[inline]
         fn length(&self) -> usize {
             self.len()

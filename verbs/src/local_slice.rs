@@ -41,12 +41,6 @@ impl<'a> LocalSlice<'a> {
         self.sge.addr
     }
 
-    /// The entry without its borrow, for a caller who sees to it that the region outlives the use.
-    #[inline]
-    pub(crate) fn detached(&self) -> LocalSlice<'static> {
-        LocalSlice { sge: self.sge, region: PhantomData }
-    }
-
     /// How many bytes.
     #[inline]
     pub fn len(&self) -> u32 {

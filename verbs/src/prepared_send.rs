@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::ops::RangeBounds;
+use std::ptr;
 
 use crate::chain::sealed::Request;
 use crate::error::{Error, Result};
@@ -44,7 +45,8 @@ pub struct PreparedSend<const N: usize = 1, T: Transport = Rc> {
 
 impl<const N: usize, T: Transport> PreparedSend<N, T> {
     fn new(request: SendRequest<'static, T>, held: [HeldSlice; N]) -> Self {
-        let request = request.with_list_of(N);
+        // SAFETY: the pointer is set before anybody reads the list.
+        let request = unsafe { request.with_list_at(ptr::null(), N) };
         Self { request, slices: held.each_ref().map(HeldSlice::entry), held }
     }
 
@@ -181,6 +183,8 @@ pub(crate) fn no_slice(index: usize, count: usize) -> Error {
 
 // SAFETY: the request is valid for its transport, and in a cell; its list is where the entries are now, and nobody writes to them.
 unsafe impl<const N: usize, T: Transport> Request<ffi::ibv_send_wr, T> for PreparedSend<N, T> {
+    const INLINE: bool = false;
+
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {
         let wr = self.request.as_raw();

@@ -2,26 +2,22 @@
 //!
 //! # Safety
 //!
-//! What a [`BatchedSends`] adds to its batch is valid for as long as the [`BatchedSends`] can be used, and beginning another one empties
-//! the batch. A request whose list was copied finds it at `Entry::list` of `slices`; its pointer to the list is set anew whenever the
-//! request is handed out, since the vector may have grown.
+//! The vectors of a [`SendBatch`] are memory only; their length is 0. A [`BatchedSends`], which has the batch to itself, writes to it from
+//! the beginning: requests from `first` to `next`, slices up to `next_slice`, with room until `end` and `end_slice`. What it writes is
+//! valid for as long as it can be used. Each request is linked to the place after it, but for `last`, whose link is null. A list that was
+//! copied lies in the slices. When memory grows, links and pointers to lists are set anew.
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::num::NonZeroUsize;
+use std::ptr;
 
 use crate::chain::sealed::Requests;
 use crate::ffi;
 use crate::local_slice::LocalSlice;
 use crate::send_request::SendRequest;
 use crate::transport::{Rc, Transport};
-
-struct Entry<T: Transport> {
-    request: SendRequest<'static, T>,
-    /// Where in `slices` its list begins, plus one. `None`: the list is not ours.
-    list: Option<NonZeroUsize>,
-}
+use crate::work_request::{Linked, WorkRequest as _, link_each};
 
 /// Memory for chains of requests: allocated once, used for one chain after the other.
 ///
@@ -45,30 +41,53 @@ struct Entry<T: Transport> {
 /// # Ok(()) }
 /// ```
 pub struct SendBatch<T: Transport = Rc> {
-    entries: Vec<Entry<T>>,
+    requests: Vec<SendRequest<'static, T>>,
     slices: Vec<LocalSlice<'static>>,
 }
 
 /// A chain in a [`SendBatch`], made by [`SendBatch::begin`]: a [`SendChain`](crate::SendChain).
+// The ends are kept here and not in the vectors, so that they stay in registers while requests are added; and requests are linked when
+// they are added. A request of a chain of 16 then costs 91 instructions on the null provider, and not 110; in C, on the stack, 97.
 pub struct BatchedSends<'a, T: Transport = Rc> {
     batch: &'a mut SendBatch<T>,
-    /// How many requests at the front are no longer of the chain.
-    skipped: usize,
-    regions: PhantomData<LocalSlice<'a>>,
+    first: *mut ffi::ibv_send_wr,
+    next: *mut ffi::ibv_send_wr,
+    end: *mut ffi::ibv_send_wr,
+    last: *mut ffi::ibv_send_wr,
+    next_slice: *mut ffi::ibv_sge,
+    end_slice: *mut ffi::ibv_sge,
+    /// Whether any request has inline data.
+    inline: bool,
+    regions: PhantomData<(SendRequest<'a, T>, LocalSlice<'a>)>,
 }
+
+// SAFETY: the pointers lead into the batch, which it has to itself, and requests and slices can be sent.
+unsafe impl<T: Transport> Send for BatchedSends<'_, T> {}
 
 impl<T: Transport> SendBatch<T> {
     /// Memory for chains of `requests` of one scatter/gather entry each. It grows for longer ones.
     pub fn with_capacity(requests: usize) -> Self {
-        Self { entries: Vec::with_capacity(requests), slices: Vec::with_capacity(requests) }
+        Self { requests: Vec::with_capacity(requests), slices: Vec::with_capacity(requests) }
     }
 
     /// Begins a chain. The requests of the one before are gone.
     #[inline]
     pub fn begin(&mut self) -> BatchedSends<'_, T> {
-        self.entries.clear();
-        self.slices.clear();
-        BatchedSends { batch: self, skipped: 0, regions: PhantomData }
+        let requests: *mut ffi::ibv_send_wr = self.requests.as_mut_ptr().cast();
+        let slices: *mut ffi::ibv_sge = self.slices.as_mut_ptr().cast();
+        BatchedSends {
+            first: requests,
+            next: requests,
+            // SAFETY: the ends of the vectors' memory. A `SendRequest` is an `ibv_send_wr`, and a `LocalSlice` an `ibv_sge`.
+            end: unsafe { requests.add(self.requests.capacity()) },
+            last: ptr::null_mut(),
+            next_slice: slices,
+            // SAFETY: as above.
+            end_slice: unsafe { slices.add(self.slices.capacity()) },
+            batch: self,
+            inline: false,
+            regions: PhantomData,
+        }
     }
 }
 
@@ -76,27 +95,42 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
     /// Adds a request at the end.
     #[inline]
     pub fn push(&mut self, request: SendRequest<'a, T>) {
-        self.add(request, None);
+        if self.next == self.end {
+            self.grow_requests();
+        }
+        // SAFETY: there is room for a request, and if there is none for the one after it, it will be linked anew. The request is used for
+        // `'a` only: the batch is ours for that long, and is emptied before it is used again.
+        unsafe {
+            self.inline |= ffi::ibv_send_wr::is_inline(request.as_raw());
+            self.next.cast::<SendRequest<'a, T>>().write(request);
+            let after = self.next.add(1);
+            (&raw mut (*self.next).next).write(after);
+            self.next = after;
+        }
     }
 
     /// Adds a request at the end, with `slices` for its list; they are copied. The list that the request was made with is not used.
     #[inline]
     pub fn push_with(&mut self, request: SendRequest<'a, T>, slices: &[LocalSlice<'a>]) {
-        let list = NonZeroUsize::new(self.batch.slices.len() + 1);
-        self.batch.slices.extend(slices.iter().map(LocalSlice::detached));
-        self.add(request.with_list_of(slices.len()), list);
-    }
-
-    #[inline]
-    fn add(&mut self, request: SendRequest<'a, T>, list: Option<NonZeroUsize>) {
-        // Used for `'a` only: the batch is ours for that long, and is emptied before it is used again.
-        self.batch.entries.push(Entry { request: request.detached(), list });
+        // SAFETY: there is room for the slices, each of which is an `ibv_sge`, once the memory has grown. They are used for `'a` only, as
+        // above. The request's list has as many entries, and stays where it is until `grow_slices` sees to it.
+        let request = unsafe {
+            if (self.end_slice.offset_from(self.next_slice) as usize) < slices.len() {
+                self.grow_slices(slices.len());
+            }
+            let list = self.next_slice;
+            ptr::copy_nonoverlapping(slices.as_ptr().cast(), list, slices.len());
+            self.next_slice = list.add(slices.len());
+            request.with_list_at(list, slices.len())
+        };
+        self.push(request);
     }
 
     /// How many requests.
     #[inline]
     pub fn len(&self) -> usize {
-        self.batch.entries.len() - self.skipped
+        // SAFETY: both lie in the vector's memory, in this order.
+        unsafe { self.next.offset_from(self.first) as usize }
     }
 
     /// Whether there is none.
@@ -108,11 +142,58 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
     /// Takes `count` requests from the front, at most all: those that were [accepted](crate::PostError::accepted) by a queue that
     /// refused the rest, which can then be posted later.
     pub fn skip(&mut self, count: usize) {
-        self.skipped += count.min(self.len());
+        // SAFETY: not beyond `next`.
+        self.first = unsafe { self.first.add(count.min(self.len())) };
+    }
+
+    /// Makes room for more requests.
+    #[cold]
+    fn grow_requests(&mut self) {
+        let requests = &mut self.batch.requests;
+        // SAFETY: the memory up to `next` holds requests, which are moved along. The pointers are set to the same places in what is the
+        // vector's memory then, and each request is linked to the one after it.
+        unsafe {
+            let base: *mut ffi::ibv_send_wr = requests.as_mut_ptr().cast();
+            let (first, next) = (self.first.offset_from(base) as usize, self.next.offset_from(base) as usize);
+            requests.set_len(next);
+            requests.reserve(next.max(8));
+            requests.set_len(0);
+            let base: *mut ffi::ibv_send_wr = requests.as_mut_ptr().cast();
+            (self.first, self.next, self.end) = (base.add(first), base.add(next), base.add(requests.capacity()));
+            for index in 0..next {
+                (*base.add(index)).next = base.add(index + 1);
+            }
+        }
+        self.last = ptr::null_mut();
+    }
+
+    /// Makes room for `count` more slices.
+    #[cold]
+    fn grow_slices(&mut self, count: usize) {
+        let slices = &mut self.batch.slices;
+        // SAFETY: the memory up to `next_slice` holds slices, which are moved along. Lists that lay there are found at the same places in
+        // what is the vector's memory then.
+        unsafe {
+            let old: *mut ffi::ibv_sge = slices.as_mut_ptr().cast();
+            let next = self.next_slice.offset_from(old) as usize;
+            let old = old.addr()..self.next_slice.addr();
+            slices.set_len(next);
+            slices.reserve(count.max(next));
+            slices.set_len(0);
+            let base: *mut ffi::ibv_sge = slices.as_mut_ptr().cast();
+            (self.next_slice, self.end_slice) = (base.add(next), base.add(slices.capacity()));
+            for index in 0..self.len() {
+                let request = self.first.add(index);
+                let list = (*request).sg_list.addr();
+                if old.contains(&list) {
+                    (*request).sg_list = base.byte_add(list - old.start);
+                }
+            }
+        }
     }
 }
 
-// SAFETY: the requests are valid for the transport, and in cells. Those with a list of ours find it where it is now.
+// SAFETY: the requests are valid for the transport.
 unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> {
     #[inline]
     fn length(&self) -> usize {
@@ -121,25 +202,39 @@ unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> 
 
     #[inline]
     fn as_wr(&self, index: usize) -> *mut ffi::ibv_send_wr {
-        let entry = &self.batch.entries[self.skipped + index];
-        let wr = entry.request.as_raw();
-        if let Some(list) = entry.list {
-            // SAFETY: the request is initialised, and ours alone; its list lies in the vector. A `LocalSlice` is an `ibv_sge` and
-            // nothing more.
-            unsafe { (*wr).sg_list = self.batch.slices.as_ptr().add(list.get() - 1).cast_mut().cast() };
+        assert!(index < self.len());
+        // SAFETY: the request is there.
+        unsafe { self.first.add(index) }
+    }
+
+    #[inline]
+    fn link(&mut self, max_inline_data: u32) -> Linked<ffi::ibv_send_wr> {
+        if self.inline {
+            return link_each(self, max_inline_data);
         }
-        wr
+        let count = self.len();
+        // SAFETY: `last` is a request of the chain, or null, and there is a request before `next` unless the chain is empty.
+        unsafe {
+            if !self.last.is_null() {
+                (*self.last).next = self.last.add(1);
+            }
+            if count > 0 {
+                self.last = self.next.sub(1);
+                (*self.last).next = ptr::null_mut();
+            }
+        }
+        Linked { first: self.first, count, refused: ptr::null_mut() }
     }
 }
 
 impl<T: Transport> fmt::Debug for SendBatch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendBatch").field("capacity", &self.entries.capacity()).finish_non_exhaustive()
+        f.debug_struct("SendBatch").field("capacity", &self.requests.capacity()).finish_non_exhaustive()
     }
 }
 
 impl<T: Transport> fmt::Debug for BatchedSends<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.batch.entries[self.skipped..].iter().map(|entry| &entry.request)).finish()
+        f.debug_struct("BatchedSends").field("requests", &self.len()).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use crate::ffi;
 use crate::queue_pair::QueuePairCapabilities;
 
 /// `ibv_send_wr` or `ibv_recv_wr`.
-pub(crate) trait WorkRequest: Sized {
+pub trait WorkRequest: Sized {
     /// The verb that posts it.
     const VERB: &'static str;
 
@@ -127,7 +127,8 @@ impl WorkRequest for ffi::ibv_recv_wr {
 }
 
 /// A chain that is linked.
-pub(crate) struct Linked<W> {
+#[derive(Debug)]
+pub struct Linked<W> {
     pub(crate) first: *mut W,
     /// How many requests.
     pub(crate) count: usize,
@@ -157,7 +158,10 @@ impl<W: WorkRequest> Linked<W> {
 
 /// Links a chain, up to a request that has more inline data than the queue takes.
 #[inline]
-pub(crate) fn link<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &mut C, max_inline_data: u32) -> Linked<W> {
+pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(
+    chain: &mut C,
+    max_inline_data: u32,
+) -> Linked<W> {
     let chain = &*chain;
     let length = chain.length();
     if length == 0 {
@@ -167,12 +171,12 @@ pub(crate) fn link<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &mut C,
     let mut last = first;
     // SAFETY: these are requests of the chain.
     unsafe {
-        if W::is_too_long(first, max_inline_data) {
+        if C::INLINE && W::is_too_long(first, max_inline_data) {
             return Linked { first, count: 0, refused: first };
         }
         for index in 1..length {
             let request = chain.as_wr(index);
-            if W::is_too_long(request, max_inline_data) {
+            if C::INLINE && W::is_too_long(request, max_inline_data) {
                 W::next(last).write(ptr::null_mut());
                 return Linked { first, count: index, refused: request };
             }
@@ -193,7 +197,7 @@ mod tests {
     #[test]
     fn what_was_taken_is_known_only_from_a_pointer_to_a_request_of_the_chain() {
         let mut requests: [_; 4] = std::array::from_fn(|index| ReceiveRequest::new(index as u64, &[]));
-        let chain = link(&mut requests, 0);
+        let chain = link_each(&mut requests, 0);
         assert_eq!((chain.count, chain.refused), (4, ptr::null_mut()));
         for (index, request) in requests.iter().enumerate() {
             assert_eq!(chain.position(request.as_raw()), Some(index));
@@ -212,13 +216,13 @@ mod tests {
             SendRequest::send_inline(1, &long),
             SendRequest::send_inline(2, &short),
         ];
-        let chain = link(&mut requests, 8);
+        let chain = link_each(&mut requests, 8);
         assert_eq!((chain.count, chain.refused), (1, requests[1].as_raw()));
         // SAFETY: the request is there.
         assert!(unsafe { (*chain.first).next }.is_null());
-        assert_eq!(link(&mut requests, 9).count, 3);
-        assert_eq!(link(&mut requests, 7).count, 0);
-        assert_eq!(link(&mut requests[..0], 7).count, 0);
+        assert_eq!(link_each(&mut requests, 9).count, 3);
+        assert_eq!(link_each(&mut requests, 7).count, 0);
+        assert_eq!(link_each(&mut requests[..0], 7).count, 0);
     }
 
     #[test]

@@ -31,17 +31,28 @@ const fn post(name: &'static str, ours: ours::Loop, theirs: &'static CStr, ratio
     Row { name, polls: Polls::Posted, operations: 1, done: 1, ours, theirs, gate: Gate::Ratio(ratio) }
 }
 
+/// A turn of the loop is a chain.
+const fn chain(name: &'static str, ours: ours::Loop, theirs: &'static CStr, ratio: f64) -> Row {
+    Row { operations: ours::CHAIN as u64, done: ours::CHAIN as u64, ..post(name, ours, theirs, ratio) }
+}
+
 pub(crate) const ROWS: &[Row] = &[
     post("post SEND and poll", ours::send, c"c_send", 0.95),
     post("post RDMA WRITE and poll", ours::write, c"c_write", 0.95),
     post("post RDMA WRITE with immediate and poll", ours::write_with_imm, c"c_write_with_imm", 0.95),
     post("post RDMA READ and poll", ours::read, c"c_read", 0.95),
-    Row {
-        operations: ours::CHAIN as u64,
-        done: ours::CHAIN as u64,
-        ..post("post a chain of 16 and poll, each", ours::chain, c"c_chain", 0.95)
-    },
+    post("post fetch-and-add and poll", ours::fetch_and_add, c"c_fetch_and_add", 0.95),
+    post("post SEND inline and poll", ours::send_inline, c"c_send_inline", 0.95),
+    post("post RDMA WRITE, every 16th signaled", ours::selective, c"c_selective", 1.00),
+    chain("chain of 16, each", ours::chain, c"c_chain", 0.95),
+    chain("chain of 16 in a batch, each", ours::batch, c"c_chain", 0.95),
+    post("prepared: new identifier (C: fresh)", ours::prepared, c"c_write", 0.80),
+    post("prepared: identifier, range, remote (C: fresh)", ours::prepared_range, c"c_write", 0.95),
+    chain("prepared: chain of 16, each (C: fresh)", ours::prepared_chain, c"c_chain", 0.80),
+    post("prepared: new identifier (C: reused)", ours::prepared, c"c_reused", 1.10),
     post("post a receive and poll", ours::receive, c"c_receive", 1.00),
+    // The difference is what it costs to know of each slot where it is; the C program trusts itself.
+    chain("receives in slots, 16 refilled, each", ours::receive_slots, c"c_receive_slots", 1.30),
     Row { polls: Polls::Full, done: 16, ..post("poll of 16 completions", ours::poll_full, c"c_poll_full", 1.00) },
     Row {
         polls: Polls::Empty,

@@ -27,7 +27,7 @@ impl Objects {
         let context = provider.open_with(DataPath::Plain(polls));
         let pd = context.create_protection_domain().unwrap();
         let cq = context.create_completion_queue(64).unwrap();
-        let qp = QueuePair::builder(&pd, &cq, &cq).build().unwrap();
+        let qp = QueuePair::builder(&pd, &cq, &cq).max_inline_data(PART as u32).build().unwrap();
         let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
         let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
         Self { qp, cq, region, remote, _provider: provider }
@@ -85,6 +85,105 @@ fresh!(write, |objects, i, slices| SendRequest::rdma_write(i, slices, objects.re
 fresh!(write_with_imm, |objects, i, slices| SendRequest::rdma_write_with_imm(i, slices, objects.remote, i as u32));
 fresh!(read, |objects, i, slices| SendRequest::rdma_read(i, slices, objects.remote));
 
+fresh!(fetch_and_add, |objects, i, slices| SendRequest::fetch_and_add(i, slices, objects.remote, i));
+
+pub(crate) fn send_inline(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let data = [7; PART * PARTS];
+    for i in 0..count {
+        let offset = i as usize % PARTS * PART;
+        let slices = &[InlineSlice::new(&data[offset..offset + PART])];
+        objects.qp.post_send(&SendRequest::send_inline(i, slices).signaled())?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// A request that is built once, and gets a new identifier.
+pub(crate) fn prepared(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let mut write = PreparedSend::rdma_write(0, [objects.region.hold(..PART)?], objects.remote).signaled();
+    for i in 0..count {
+        write.set_wr_id(i);
+        objects.qp.post_prepared_send(&write)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// A request that is built once, and gets a new identifier, range and remote memory.
+pub(crate) fn prepared_range(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let mut write = PreparedSend::rdma_write(0, [objects.region.hold(..PART)?], objects.remote).signaled();
+    for i in 0..count {
+        let offset = i as usize % PARTS * PART;
+        write.set_wr_id(i);
+        write.set_range(0, offset..offset + PART)?;
+        write.set_remote(objects.remote)?;
+        objects.qp.post_prepared_send(&write)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// A chain that is built once, and whose requests get new identifiers.
+pub(crate) fn prepared_chain(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let prepare = |k: usize| {
+        let slice = objects.region.hold(k * PART..(k + 1) * PART)?;
+        Ok(PreparedSend::rdma_write(0, [slice], objects.remote).signaled())
+    };
+    let mut writes = (0..CHAIN).map(prepare).collect::<Result<Vec<_>>>()?;
+    for i in 0..count {
+        for (k, write) in writes.iter_mut().enumerate() {
+            write.set_wr_id(i + k as u64);
+        }
+        objects.qp.post_send_chain(&mut writes)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// A chain in memory that is used again and again.
+pub(crate) fn batch(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let mut batch = SendBatch::with_capacity(CHAIN);
+    for i in 0..count {
+        let mut chain = batch.begin();
+        for k in 0..CHAIN as u64 {
+            let write = SendRequest::rdma_write(i + k, &[], objects.remote).signaled();
+            chain.push_with(write, &[objects.part(k)?]);
+        }
+        objects.qp.post_send_chain(&mut chain)?;
+        poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// Every 16th request is signaled; its completion frees the slots of those before it.
+pub(crate) fn selective(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let mut sends = SelectiveSignaling::new(&objects.qp, CHAIN as u32, 0);
+    for i in 0..count {
+        let slices = &[objects.part(i)?];
+        sends.post(&objects.qp, &mut SendRequest::rdma_write(i, slices, objects.remote))?;
+        if sends.outstanding() < CHAIN as u32 {
+            continue;
+        }
+        for completion in objects.cq.poll(&mut room)? {
+            completion.success()?;
+            done += u64::from(sends.retire(completion));
+        }
+    }
+    Ok(done)
+}
+
 pub(crate) fn chain(objects: &Objects, count: u64) -> Result<u64> {
     let mut room = [WorkCompletion::default(); ROOM];
     let mut done = 0;
@@ -104,6 +203,24 @@ pub(crate) fn receive(objects: &Objects, count: u64) -> Result<u64> {
     for i in 0..count {
         objects.qp.post_receive(&ReceiveRequest::new(i, &[objects.part(i)?]))?;
         poll_some(&objects.cq, &mut room, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// Receives into the slots of a region, all posted again with one doorbell.
+pub(crate) fn receive_slots(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); ROOM];
+    let mut done = 0;
+    let mut receives = ReceiveSlots::new(objects.region.hold(..CHAIN * PART)?, PART, 0)?;
+    for _ in 0..count {
+        receives.refill(&objects.qp)?;
+        for completion in objects.cq.poll(&mut room)? {
+            completion.success()?;
+            if receives.take(completion).is_some() {
+                receives.release(completion.wr_id())?;
+                done += 1;
+            }
+        }
     }
     Ok(done)
 }

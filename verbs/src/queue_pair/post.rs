@@ -20,7 +20,7 @@ use crate::queue_pair::QueuePair;
 use crate::receive_request::ReceiveRequest;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
-use crate::work_request::{Linked, WorkRequest, link};
+use crate::work_request::{Linked, WorkRequest};
 
 impl<T: Transport> QueuePair<T> {
     /// `ibv_post_send`: hands a request to the send queue. The queue pair must be in RTS.
@@ -67,7 +67,7 @@ impl<T: Transport> QueuePair<T> {
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_send_chain<C: SendChain<T> + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
-        let (requests, total) = (link(requests, self.capabilities.max_inline_data), requests.length());
+        let (total, requests) = (requests.length(), requests.link(self.capabilities.max_inline_data));
         let mut bad_wr = ptr::null_mut();
         if requests.count > 0 {
             // SAFETY: the queue pair is alive, and the requests are a chain of valid ones for this transport.
@@ -117,7 +117,7 @@ impl<T: Transport> QueuePair<T> {
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
-        let (requests, total) = (link(requests, 0), requests.length());
+        let (total, requests) = (requests.length(), requests.link(0));
         let mut bad_wr = ptr::null_mut();
         if requests.count > 0 {
             // SAFETY: the queue pair is alive, and the requests are a chain of valid ones.

@@ -161,18 +161,19 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         }
     }
 
-    /// The request without its borrows, for a caller who sees to it that what it names outlives the use.
+    /// The request with another list.
+    ///
+    /// # Safety
+    ///
+    /// The list has `length` entries, and it and what they name are there whenever the request is used.
     #[inline]
-    pub(crate) fn detached(self) -> SendRequest<'static, T> {
-        SendRequest { wr: self.wr, slices: PhantomData }
-    }
-
-    /// A request whose list will have `length` entries; the caller sets the pointer to it before anybody reads it.
-    #[inline]
-    pub(crate) fn with_list_of(mut self, length: usize) -> Self {
+    pub(crate) unsafe fn with_list_at(mut self, list: *const ffi::ibv_sge, length: usize) -> Self {
         let raw = self.wr.get_mut().as_mut_ptr();
         // SAFETY: `raw` points to memory for the structure.
-        unsafe { (&raw mut (*raw).num_sge).write(c_int::try_from(length).unwrap_or(c_int::MAX)) };
+        unsafe {
+            (&raw mut (*raw).sg_list).write(list.cast_mut());
+            (&raw mut (*raw).num_sge).write(c_int::try_from(length).unwrap_or(c_int::MAX));
+        }
         self
     }
 
@@ -226,10 +227,17 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's.
     #[inline]
     pub fn set_remote(&mut self, remote: RemoteSlice) -> Result<()> {
+        if let Opcode::IBV_WR_RDMA_WRITE | Opcode::IBV_WR_RDMA_WRITE_WITH_IMM | Opcode::IBV_WR_RDMA_READ = self.opcode()
+        {
+            self.put_remote(remote);
+            return Ok(());
+        }
+        self.set_remote_of_atomic(remote)
+    }
+
+    #[inline(never)]
+    fn set_remote_of_atomic(&mut self, remote: RemoteSlice) -> Result<()> {
         match self.opcode() {
-            Opcode::IBV_WR_RDMA_WRITE | Opcode::IBV_WR_RDMA_WRITE_WITH_IMM | Opcode::IBV_WR_RDMA_READ => {
-                self.put_remote(remote);
-            }
             Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 let raw = self.wr.get_mut().as_mut_ptr();
                 // SAFETY: `with_atomic` has initialised the fields.
@@ -237,10 +245,10 @@ impl<'a, T: Transport> SendRequest<'a, T> {
                     (*raw).wr.atomic.remote_addr = remote.address();
                     (*raw).wr.atomic.rkey = remote.rkey();
                 }
+                Ok(())
             }
-            opcode => return Err(lacks(opcode, "the peer's memory", "only RDMA WRITE, RDMA READ and atomics have it")),
+            opcode => Err(lacks(opcode, "the peer's memory", "only RDMA WRITE, RDMA READ and atomics have it")),
         }
-        Ok(())
     }
 
     /// Sets the immediate data, in host byte order.

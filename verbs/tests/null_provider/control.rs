@@ -11,8 +11,9 @@ use std::{mem, ptr};
 
 use verbs::ffi;
 
+use super::DataPath;
 use super::device::shared;
-use super::plain::Ring;
+use super::plain::{self, Ring};
 use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 
 /// A completion queue, and what the plain data path needs of it.
@@ -283,7 +284,11 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     qp.pd = pd;
     qp.send_cq = send_cq;
     qp.recv_cq = recv_cq;
-    qp.qp_num = state.number();
+    qp.qp_num = match state.data_path {
+        DataPath::Checked => state.number(),
+        // What its completions say.
+        DataPath::Plain(_) => plain::QP_NUM,
+    };
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
     let signal_all = attributes.sq_sig_all != 0;

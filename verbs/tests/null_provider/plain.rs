@@ -49,6 +49,9 @@ pub(super) const COMPLETION_OF: [u32; 16] = {
 
 static COMPLETIONS: [u32; 16] = COMPLETION_OF;
 
+/// The number of each queue pair.
+pub(super) const QP_NUM: u32 = 1;
+
 /// A power of two: what can wait in a queue.
 const ROOM: usize = 64;
 
@@ -90,8 +93,8 @@ impl Ring {
             vendor_err: 0,
             byte_len: entry.length,
             __bindgen_anon_1: ffi::ibv_wc__bindgen_ty_1 { imm_data: 0 },
-            qp_num: 1,
-            src_qp: 1,
+            qp_num: QP_NUM,
+            src_qp: QP_NUM,
             wc_flags: 0,
             pkey_index: 0,
             slid: 0,
