@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::dispatch;
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::object_id::{Identity, ObjectId};
 use crate::poll_error::PollError;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
 use crate::work_completion::WorkCompletion;
@@ -26,6 +27,7 @@ struct Inner {
     events: Arc<Events>,
     // Destroyed after the queue: libibverbs refuses to destroy a channel that a queue still uses.
     channel: Option<CompletionChannel>,
+    identity: Identity,
     context: Context,
 }
 
@@ -138,7 +140,8 @@ impl CompletionQueueBuilder {
             let remedy = creation_remedy(errno, &context, entries, comp_vector);
             errno.with_remedy("ibv_create_cq", format_args!("{entries} entries, vector {comp_vector}"), remedy)
         })?;
-        Ok(CompletionQueue { cq, inner: Arc::new(Inner { cq, events, channel, context }) })
+        let identity = Identity::new(&context, cq.as_ptr());
+        Ok(CompletionQueue { cq, inner: Arc::new(Inner { cq, events, channel, identity, context }) })
     }
 }
 
@@ -268,6 +271,11 @@ impl CompletionQueue {
     pub fn capacity(&self) -> u32 {
         // SAFETY: the queue is alive, and the field changes only when the queue is resized, under a `&mut`.
         u32::try_from(unsafe { self.inner.cq.as_ref().cqe }).unwrap_or(0)
+    }
+
+    /// The number by which an [`AsyncEvent`](crate::AsyncEvent) names the queue.
+    pub fn id(&self) -> ObjectId {
+        self.inner.identity.id()
     }
 
     /// The context in which the queue was made.

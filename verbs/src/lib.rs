@@ -68,6 +68,7 @@
 #![deny(unsafe_code)]
 
 mod access_flags;
+mod async_event;
 mod buffer;
 mod chain;
 mod completion_channel;
@@ -87,6 +88,7 @@ mod local_slice;
 mod local_slice_mut;
 mod mapping;
 mod memory_region;
+mod object_id;
 mod open_enum;
 mod poll_error;
 mod port;
@@ -97,6 +99,7 @@ mod protection_domain;
 mod queue_pair;
 mod range;
 mod raw_bytes;
+mod readable;
 mod receive_request;
 mod receive_slots;
 mod remote_slice;
@@ -113,6 +116,7 @@ mod work_request;
 pub use ibverbs_sys as ffi;
 
 pub use access_flags::AccessFlags;
+pub use async_event::{AsyncEvent, AsyncEventObject, AsyncEventSource, AsyncEventType};
 pub use buffer::{Atomic, Buffer, BufferMut};
 pub use chain::{ReceiveChain, SendChain};
 pub use completion_channel::CompletionChannel;
@@ -131,6 +135,7 @@ pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
 pub use memory_region::{MemoryRegion, RegisterError};
+pub use object_id::ObjectId;
 pub use poll_error::PollError;
 pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
 pub use post_error::{PostError, PostErrorKind};
@@ -170,6 +175,7 @@ mod tests {
         is_send_and_sync::<CompletionChannel>();
         is_send_and_sync::<CompletionQueue>();
         is_send_and_sync::<QueuePair<Rc>>();
+        is_send_and_sync::<AsyncEvent>();
         is_send_and_sync::<WorkCompletion>();
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();

@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use crate::completion_queue::CompletionQueue;
 use crate::error::Result;
 use crate::ffi;
+use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::QueuePair;
 use crate::returns::{Errno, null_and_errno};
@@ -147,6 +148,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             capabilities: attributes.cap.into(),
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
+            identity: Identity::new(self.pd.context(), qp.as_ptr()),
             pd: self.pd,
             transport: PhantomData,
         })

@@ -20,6 +20,7 @@ use std::ptr::NonNull;
 use crate::completion_queue::CompletionQueue;
 use crate::error::Result;
 use crate::ffi;
+use crate::object_id::{Identity, ObjectId};
 use crate::protection_domain::ProtectionDomain;
 use crate::returns::zero_or_errno;
 use crate::transport::Transport;
@@ -56,6 +57,7 @@ pub struct QueuePair<T: Transport> {
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
     pd: ProtectionDomain,
+    identity: Identity,
     transport: PhantomData<T>,
 }
 
@@ -82,6 +84,12 @@ impl<T: Transport> QueuePair<T> {
     pub fn qp_num(&self) -> u32 {
         // SAFETY: the queue pair is alive, and its number does not change.
         unsafe { self.qp.as_ref().qp_num }
+    }
+
+    /// The number by which an [`AsyncEvent`](crate::AsyncEvent) names the queue pair. Other than [`qp_num`](Self::qp_num), it is
+    /// never used again.
+    pub fn id(&self) -> ObjectId {
+        self.identity.id()
     }
 
     /// How many requests and scatter/gather entries the queues hold. The device may hold more than it tells.

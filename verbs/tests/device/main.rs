@@ -3,6 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod async_events;
 mod completion;
 mod data_path;
 mod device;

@@ -12,6 +12,7 @@ use std::{mem, ptr};
 use verbs::ffi;
 
 use super::device::shared;
+use super::events::settle;
 use super::plain::Ring;
 use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 
@@ -188,7 +189,9 @@ unsafe extern "C" fn ibv_create_cq(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ffi::ibv_cq) -> c_int {
     // SAFETY: the queue is one of ours.
-    let mut state = unsafe { shared((*cq).context) }.lock();
+    let (shared, context) = unsafe { (shared((*cq).context), (*cq).context) };
+    // SAFETY: the queue's context is alive.
+    let mut state = unsafe { settle(shared, shared.lock(), context, cq as usize, "ibv_destroy_cq") };
     let unacked = state.unacked(cq as usize);
     if unacked > 0 {
         state.violations.push(format!("ibv_destroy_cq: it would wait for ever for {unacked} events to be acked"));
@@ -305,7 +308,9 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
     // SAFETY: the queue pair is one of ours.
-    let mut state = unsafe { shared((*qp).context) }.lock();
+    let (shared, context) = unsafe { (shared((*qp).context), (*qp).context) };
+    // SAFETY: the queue pair's context is alive.
+    let mut state = unsafe { settle(shared, shared.lock(), context, qp as usize, "ibv_destroy_qp") };
     match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
         Ok(()) => {
             state.pairs.remove(&(qp as usize));

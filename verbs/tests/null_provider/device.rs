@@ -132,8 +132,10 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         set_errno(fault.map_or(libc::EINVAL, |fault| fault.errno));
         return ptr::null_mut();
     }
+    // Each read takes one event.
     // SAFETY: all zeroes are a valid structure; `eventfd` has no other preconditions.
-    let (mut verbs, async_fd): (ffi::verbs_context, c_int) = unsafe { (mem::zeroed(), libc::eventfd(0, 0)) };
+    let (mut verbs, async_fd): (ffi::verbs_context, c_int) =
+        unsafe { (mem::zeroed(), libc::eventfd(0, libc::EFD_SEMAPHORE)) };
     verbs.sz = size_of::<ffi::verbs_context>();
     verbs.query_port = Some(query_port);
     let context = &mut verbs.context;

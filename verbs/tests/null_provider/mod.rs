@@ -16,6 +16,7 @@
 mod checked;
 mod control;
 mod device;
+mod events;
 mod plain;
 mod state;
 
@@ -93,6 +94,16 @@ impl NullProvider {
     /// How many events of the queue behind `cq` were taken from its channel and are not acked.
     pub(crate) fn unacked(&self, cq: &verbs::CompletionQueue) -> u32 {
         self.shared.lock().unacked(cq.as_raw() as usize)
+    }
+
+    /// An asynchronous event of `element` happens: the address of an object, or the number of a port.
+    pub(crate) fn raise(&self, context: &Context, event_type: verbs::AsyncEventType, element: usize) {
+        events::raise(&mut self.shared.lock(), context.as_raw(), event_type.as_raw(), element);
+    }
+
+    /// A call that takes an asynchronous event dawdles for this long, with the event in its hands.
+    pub(crate) fn dawdle(&self, pause: std::time::Duration) {
+        self.shared.lock().async_events.pause = pause;
     }
 
     /// What was done wrong so far; it is then forgotten.

@@ -4,11 +4,12 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use verbs::ffi;
 
 use super::DataPath;
+use super::events::AsyncEvents;
 
 thread_local! {
     /// The provider that `ibv_get_device_list` finds on this thread.
@@ -121,6 +122,7 @@ pub(super) struct State {
     pub(super) regions: HashMap<u32, RegisteredRange>,
     /// The queues of which each channel has an event.
     pub(super) events: HashMap<usize, VecDeque<usize>>,
+    pub(super) async_events: AsyncEvents,
     last_number: u32,
 }
 
@@ -128,6 +130,8 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// Signaled when an asynchronous event is acked.
+    pub(super) acked: Condvar,
 }
 
 impl Shared {

@@ -3,6 +3,7 @@
 #[path = "../null_provider/mod.rs"]
 mod null_provider;
 
+mod async_events;
 mod batch;
 mod creation;
 mod destruction;
