@@ -27,6 +27,7 @@ use crate::open_enum::open_enum;
 use crate::queue_pair::QueuePair;
 use crate::readable::wait_readable;
 use crate::returns::{Errno, minus_one_and_errno};
+use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
 
 open_enum! {
@@ -100,7 +101,7 @@ pub enum AsyncEventSource {
     },
     /// A completion queue, by its [`CompletionQueue::id`]; `None`: it was not made by this crate, or is being dropped.
     CompletionQueue(Option<ObjectId>),
-    /// A shared receive queue, by its id; `None`: it was not made by this crate, or is being dropped.
+    /// A shared receive queue, by its [`SharedReceiveQueue::id`]; `None`: it was not made by this crate, or is being dropped.
     SharedReceiveQueue(Option<ObjectId>),
     /// A work queue, by its number.
     WorkQueue(u32),
@@ -159,6 +160,7 @@ macro_rules! event_objects {
 
 event_objects! {
     [] CompletionQueue;
+    [] SharedReceiveQueue;
     [T: Transport] QueuePair<T>;
 }
 

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<B> ── LocalSlice, RemoteSlice
+//!                                  │                    ├─ SharedReceiveQueue ── ReceiveRequest
 //!                                  │                    └─ QueuePair<Rc> ── SendRequest, ReceiveRequest
+//!                                  ├─ AsyncEvent                  │
 //!                                  ├─ CompletionChannel           │
 //!                                  └─ CompletionQueue ◂───────────┘
 //!                                           └─ WorkCompletion
@@ -50,7 +52,7 @@
 //!
 //! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
 //! the C objects are destroyed in the order that libibverbs asks for. [`Context`], [`ProtectionDomain`],
-//! [`CompletionQueue`] and [`CompletionChannel`] are handles that can be cloned.
+//! [`CompletionQueue`], [`CompletionChannel`] and [`SharedReceiveQueue`] are handles that can be cloned.
 //!
 //! # Memory
 //!
@@ -100,6 +102,7 @@ mod queue_pair;
 mod range;
 mod raw_bytes;
 mod readable;
+mod receive_queue;
 mod receive_request;
 mod receive_slots;
 mod remote_slice;
@@ -107,6 +110,7 @@ mod returns;
 mod selective_signaling;
 mod send_batch;
 mod send_request;
+mod shared_receive_queue;
 mod timers;
 mod transport;
 mod work_completion;
@@ -143,12 +147,14 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{ConnectOptions, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState};
+pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;
 pub use receive_slots::ReceiveSlots;
 pub use remote_slice::RemoteSlice;
 pub use selective_signaling::SelectiveSignaling;
 pub use send_batch::{BatchedSends, SendBatch};
 pub use send_request::SendRequest;
+pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueBuilder};
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Rc, Transport};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
@@ -174,6 +180,7 @@ mod tests {
         is_send_and_sync::<LocalSliceMut<'_>>();
         is_send_and_sync::<CompletionChannel>();
         is_send_and_sync::<CompletionQueue>();
+        is_send_and_sync::<SharedReceiveQueue>();
         is_send_and_sync::<QueuePair<Rc>>();
         is_send_and_sync::<AsyncEvent>();
         is_send_and_sync::<WorkCompletion>();

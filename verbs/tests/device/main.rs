@@ -10,5 +10,6 @@ mod device;
 mod failure;
 mod memory;
 mod queue_pair;
+mod shared_receive_queue;
 mod traffic;
 mod wait;

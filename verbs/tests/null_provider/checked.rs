@@ -34,7 +34,7 @@ struct Request {
 /// # Safety
 ///
 /// The list has `num_sge` entries.
-unsafe fn slices(sg_list: *const ffi::ibv_sge, num_sge: c_int) -> Vec<ffi::ibv_sge> {
+pub(super) unsafe fn slices(sg_list: *const ffi::ibv_sge, num_sge: c_int) -> Vec<ffi::ibv_sge> {
     // SAFETY: as the caller says.
     (0..num_sge.max(0) as usize).map(|index| unsafe { sg_list.add(index).read() }).collect()
 }
@@ -96,6 +96,30 @@ unsafe extern "C" fn post_recv(
     0
 }
 
+/// Whether the next request is to be refused.
+pub(super) fn refused(state: &mut State) -> Result<(), c_int> {
+    if let Some(refusal) = &mut state.refusal {
+        match refusal.after.checked_sub(1) {
+            Some(after) => refusal.after = after,
+            None => return Err(refusal.errno),
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether the memory of a request is registered in a domain.
+pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv_sge], pd: usize) {
+    for slice in slices {
+        let registered = state.regions.get(&slice.lkey).is_some_and(|range| {
+            let offset = slice.addr.wrapping_sub(range.address);
+            range.domain == pd && offset <= range.length && u64::from(slice.length) <= range.length - offset
+        });
+        if !registered {
+            state.violations.push(format!("{verb}: {slice:x?} is not registered"));
+        }
+    }
+}
+
 /// Takes a request and completes it, or says why not.
 ///
 /// # Safety
@@ -106,12 +130,7 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
     if !state.check(Kind::QueuePair, qp as usize, verb) || !ready {
         return Err(libc::EINVAL);
     }
-    if let Some(refusal) = &mut state.refusal {
-        match refusal.after.checked_sub(1) {
-            Some(after) => refusal.after = after,
-            None => return Err(refusal.errno),
-        }
-    }
+    refused(state)?;
     // SAFETY: as the caller says.
     let (pd, qp_num, cq) = unsafe {
         let cq = if request.receive { (*qp).recv_cq } else { (*qp).send_cq };
@@ -142,15 +161,7 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
         }
     }
     if !request.inline {
-        for slice in &request.slices {
-            let registered = state.regions.get(&slice.lkey).is_some_and(|range| {
-                let offset = slice.addr.wrapping_sub(range.address);
-                range.domain == pd && offset <= range.length && u64::from(slice.length) <= range.length - offset
-            });
-            if !registered {
-                state.violations.push(format!("{verb}: {slice:x?} is not registered"));
-            }
-        }
+        check_registered(state, verb, &request.slices, pd);
     }
     if completes {
         // SAFETY: all zeroes are a valid structure.
@@ -169,7 +180,7 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
 }
 
 /// Puts a completion into its queue, and an event into the channel of one that is armed.
-fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
+pub(super) fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
     let Some(queue) = state.queues.get_mut(&(cq as usize)) else {
         return state.violations.push("a queue pair outlived its queue".to_owned());
     };
@@ -191,7 +202,13 @@ fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
 /// # Safety
 ///
 /// `bad_wr` is a place for a pointer.
-unsafe fn refuse<W>(state: &mut State, errno: c_int, first: *mut W, refused: *mut W, bad_wr: *mut *mut W) -> c_int {
+pub(super) unsafe fn refuse<W>(
+    state: &mut State,
+    errno: c_int,
+    first: *mut W,
+    refused: *mut W,
+    bad_wr: *mut *mut W,
+) -> c_int {
     let how = state.refusal.take().map_or(BadWr::Refused, |refusal| refusal.bad_wr);
     // SAFETY: as the caller says.
     unsafe {

@@ -32,7 +32,7 @@ pub(super) struct QueuePair {
 }
 
 /// Whether a call that makes an object out of others may go on; sets `errno` if not.
-fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
+pub(super) fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
     let parents_live = parents.iter().all(|(kind, address)| state.check(*kind, *address, verb));
     let errno = match state.fault(verb) {
         Some(fault) => fault.errno,
@@ -44,7 +44,7 @@ fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
 }
 
 /// What a call that destroys an object returns; `Ok`: it is gone.
-fn destroy(state: &mut State, verb: &str, kind: Kind, address: usize) -> Result<(), c_int> {
+pub(super) fn destroy(state: &mut State, verb: &str, kind: Kind, address: usize) -> Result<(), c_int> {
     if let Some(fault) = state.fault(verb) {
         set_errno(fault.errno);
         return Err(fault.returns.unwrap_or(fault.errno));
@@ -274,8 +274,15 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     // SAFETY: as above.
     let mut state = unsafe { shared(context) }.lock();
     let (send_cq, recv_cq) = (attributes.send_cq, attributes.recv_cq);
-    let queues = [(Kind::CompletionQueue, send_cq as usize), (Kind::CompletionQueue, recv_cq as usize)];
-    if !may_make(&mut state, "ibv_create_qp", &[(Kind::Domain, pd as usize), queues[0], queues[1]]) {
+    let mut parents = vec![
+        (Kind::Domain, pd as usize),
+        (Kind::CompletionQueue, send_cq as usize),
+        (Kind::CompletionQueue, recv_cq as usize),
+    ];
+    if !attributes.srq.is_null() {
+        parents.push((Kind::SharedReceiveQueue, attributes.srq as usize));
+    }
+    if !may_make(&mut state, "ibv_create_qp", &parents) {
         return ptr::null_mut();
     }
     let cap = attributes.cap;
@@ -286,6 +293,7 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     qp.pd = pd;
     qp.send_cq = send_cq;
     qp.recv_cq = recv_cq;
+    qp.srq = attributes.srq;
     qp.qp_num = state.number();
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
@@ -301,7 +309,8 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
         ..Slots::default()
     };
     state.pairs.insert(qp as usize, slots);
-    state.add(Kind::QueuePair, qp as usize, &[pd as usize, send_cq as usize, recv_cq as usize]);
+    let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
+    state.add(Kind::QueuePair, qp as usize, &parents);
     qp
 }
 

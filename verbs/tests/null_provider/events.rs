@@ -43,6 +43,7 @@ fn kind(event_type: E) -> Option<Kind> {
         | E::IBV_EVENT_PATH_MIG
         | E::IBV_EVENT_PATH_MIG_ERR
         | E::IBV_EVENT_QP_LAST_WQE_REACHED => Some(Kind::QueuePair),
+        E::IBV_EVENT_SRQ_ERR | E::IBV_EVENT_SRQ_LIMIT_REACHED => Some(Kind::SharedReceiveQueue),
         _ => None,
     }
 }

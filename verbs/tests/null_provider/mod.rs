@@ -18,6 +18,7 @@ mod control;
 mod device;
 mod events;
 mod plain;
+mod srq;
 mod state;
 
 use std::sync::Arc;
@@ -104,6 +105,11 @@ impl NullProvider {
     /// A call that takes an asynchronous event dawdles for this long, with the event in its hands.
     pub(crate) fn dawdle(&self, pause: std::time::Duration) {
         self.shared.lock().async_events.pause = pause;
+    }
+
+    /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.
+    pub(crate) fn deliver<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> bool {
+        srq::deliver(&mut self.shared.lock(), qp.as_raw())
     }
 
     /// What was done wrong so far; it is then forgotten.

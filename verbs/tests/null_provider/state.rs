@@ -10,6 +10,7 @@ use verbs::ffi;
 
 use super::DataPath;
 use super::events::AsyncEvents;
+use super::srq::SharedQueue;
 
 thread_local! {
     /// The provider that `ibv_get_device_list` finds on this thread.
@@ -26,6 +27,7 @@ pub(crate) enum Kind {
     Channel,
     CompletionQueue,
     QueuePair,
+    SharedReceiveQueue,
 }
 
 /// How a call fails.
@@ -118,6 +120,7 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     pub(super) queues: HashMap<usize, Queue>,
     pub(super) pairs: HashMap<usize, Slots>,
+    pub(super) shared_queues: HashMap<usize, SharedQueue>,
     /// By their local keys.
     pub(super) regions: HashMap<u32, RegisteredRange>,
     /// The queues of which each channel has an event.

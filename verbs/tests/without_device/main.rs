@@ -13,6 +13,7 @@ mod posting;
 mod prepared;
 mod provider;
 mod receive_slots;
+mod shared_receive_queue;
 mod signaling;
 mod waiting;
 
