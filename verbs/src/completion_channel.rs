@@ -136,6 +136,22 @@ impl CompletionChannel {
         }
     }
 
+    /// Takes the events that are there, without sleeping. Whether there is one of the queue whose events these are.
+    pub(crate) fn take_event_of(&self, events: &Events) -> Result<bool> {
+        let mut lock = self.lock();
+        // A thread that waits for the descriptor takes what is there: it is about to wake up. If its own event were taken from under
+        // it, it would sleep on.
+        while *lock.0 && wait_readable(self.as_fd(), Some(Duration::ZERO), WHAT)? {
+            let waited = self.inner.taken.wait_timeout(lock.0, Duration::from_millis(1));
+            lock.0 = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if !*lock.0 {
+            self.take_events(&lock)?;
+            self.inner.taken.notify_all();
+        }
+        Ok(events.pending.swap(0, Ordering::Relaxed) > 0)
+    }
+
     /// Takes the events that are there, for whichever queues they are.
     fn take_events(&self, _lock: &Lock<'_>) -> Result<()> {
         while wait_readable(self.as_fd(), Some(Duration::ZERO), WHAT)? {
@@ -180,8 +196,9 @@ impl Events {
 }
 
 impl AsFd for CompletionChannel {
-    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like: reading from it
-    /// would take an event away that the library has to acknowledge, and dropping that queue would wait for it for ever.
+    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like; then
+    /// [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes it. Reading from it would take an event away
+    /// that the library has to acknowledge, and dropping that queue would wait for it for ever.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the channel, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }

@@ -5,6 +5,7 @@ mod harness;
 
 mod async_events;
 mod completion;
+mod completion_queue;
 mod data_path;
 mod device;
 mod failure;

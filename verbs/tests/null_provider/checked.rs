@@ -185,7 +185,8 @@ pub(super) fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting
         return state.violations.push("a queue pair outlived its queue".to_owned());
     };
     queue.waiting.push_back(waiting);
-    if std::mem::take(&mut queue.armed) {
+    // No completion of this device is a solicited one.
+    if !queue.solicited_only && std::mem::take(&mut queue.armed) {
         let channel = queue.channel;
         let events = state.events.get_mut(&channel).expect("the queue holds its channel");
         events.push_back(cq as usize);
@@ -248,7 +249,7 @@ unsafe extern "C" fn poll_cq(cq: *mut ffi::ibv_cq, room: c_int, into: *mut ffi::
     count
 }
 
-unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
+unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: as the file says.
     let mut state = unsafe { shared((*cq).context) }.lock();
     if let Some(fault) = state.fault("ibv_req_notify_cq") {
@@ -260,5 +261,6 @@ unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, _solicited_only: c_int)
     }
     let queue = state.queues.get_mut(&(cq as usize)).expect("it is alive");
     queue.armed = queue.channel != 0;
+    queue.solicited_only = solicited_only != 0;
     0
 }

@@ -11,6 +11,7 @@ use std::{mem, ptr};
 
 use verbs::ffi;
 
+use super::completion_queue::MAX_ENTRIES;
 use super::device::shared;
 use super::events::settle;
 use super::plain::Ring;
@@ -169,7 +170,7 @@ unsafe extern "C" fn ibv_create_cq(
         return ptr::null_mut();
     }
     // SAFETY: the context is one of ours.
-    if !(1..=1 << 22).contains(&cqe) || !(0..unsafe { (*context).num_comp_vectors }).contains(&vector) {
+    if !(1..=MAX_ENTRIES).contains(&cqe) || !(0..unsafe { (*context).num_comp_vectors }).contains(&vector) {
         set_errno(libc::EINVAL);
         return ptr::null_mut();
     }

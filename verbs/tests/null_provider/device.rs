@@ -14,7 +14,7 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, set_errno};
-use super::{DataPath, checked, plain, srq};
+use super::{DataPath, checked, completion_queue, plain, srq};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -149,6 +149,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         DataPath::Checked => checked::install(&mut context.ops),
         DataPath::Plain(polls) => plain::install(&mut context.ops, polls),
     }
+    completion_queue::install(&mut verbs);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.
@@ -187,7 +188,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut ffi::ibv_context, attributes
         attributes.max_pd = 1 << 16;
         attributes.max_qp_wr = 1 << 14;
         attributes.max_sge = 32;
-        attributes.max_cqe = 1 << 22;
+        attributes.max_cqe = completion_queue::MAX_ENTRIES;
         attributes.max_mr_size = u64::MAX;
         attributes.phys_port_cnt = 1;
         attributes.max_srq = 1 << 16;

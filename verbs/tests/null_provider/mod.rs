@@ -14,6 +14,7 @@
 #![allow(dead_code, reason = "each binary uses its part")]
 
 mod checked;
+mod completion_queue;
 mod control;
 mod device;
 mod events;
@@ -95,6 +96,19 @@ impl NullProvider {
     /// How many events of the queue behind `cq` were taken from its channel and are not acked.
     pub(crate) fn unacked(&self, cq: &verbs::CompletionQueue) -> u32 {
         self.shared.lock().unacked(cq.as_raw() as usize)
+    }
+
+    /// What the queue behind `cq` is armed for.
+    pub(crate) fn armed(&self, cq: &verbs::CompletionQueue) -> Option<verbs::Notify> {
+        let state = self.shared.lock();
+        let queue = &state.queues[&(cq.as_raw() as usize)];
+        let notify = if queue.solicited_only { verbs::Notify::Solicited } else { verbs::Notify::Any };
+        queue.armed.then_some(notify)
+    }
+
+    /// After how many completions, and after how many microseconds, the queue behind `cq` tells of them.
+    pub(crate) fn moderation(&self, cq: &verbs::CompletionQueue) -> (u16, u16) {
+        self.shared.lock().queues[&(cq.as_raw() as usize)].moderation
     }
 
     /// An asynchronous event of `element` happens: the address of an object, or the number of a port.

@@ -81,6 +81,10 @@ pub(super) struct Queue {
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) channel: usize,
     pub(super) armed: bool,
+    /// Whether solicited completions only are told of.
+    pub(super) solicited_only: bool,
+    /// After how many completions, and after how many microseconds, the queue tells of them.
+    pub(super) moderation: (u16, u16),
     /// Events that were taken, and those of them that were acked.
     pub(super) taken: u32,
     pub(super) acked: u32,

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::time::Duration;
 
 use verbs::*;
 
@@ -60,6 +61,8 @@ fn each_question_that_fails_names_verb_and_errno() {
     fails(provider, "ibv_modify_srq", || srq.resize(9));
     fails(provider, "ibv_get_srq_num", || srq.number());
     fails(provider, "ibv_req_notify_cq", || cq.arm(Notify::Any));
+    fails(provider, "ibv_resize_cq", || cq.resize(100));
+    fails(provider, "ibv_modify_cq", || cq.moderate(1, Duration::ZERO));
     fails(provider, "ibv_modify_qp", || qp.reset());
 }
 

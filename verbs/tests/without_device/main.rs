@@ -5,6 +5,7 @@ mod null_provider;
 
 mod async_events;
 mod batch;
+mod completion_queue;
 mod creation;
 mod destruction;
 mod inline;
