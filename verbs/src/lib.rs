@@ -62,7 +62,8 @@
 //!
 //! # Threads
 //!
-//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks.
+//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
+//! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.)
 //!
 //! # Errors
 //!
@@ -92,6 +93,7 @@ mod mapping;
 mod memory_region;
 mod object_id;
 mod open_enum;
+mod parent_domain;
 mod poll_error;
 mod port;
 mod post_error;
@@ -111,6 +113,7 @@ mod selective_signaling;
 mod send_batch;
 mod send_request;
 mod shared_receive_queue;
+mod thread_domain;
 mod timers;
 mod transport;
 mod work_completion;
@@ -155,6 +158,7 @@ pub use selective_signaling::SelectiveSignaling;
 pub use send_batch::{BatchedSends, SendBatch};
 pub use send_request::SendRequest;
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueBuilder};
+pub use thread_domain::ThreadDomain;
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Rc, Transport};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
@@ -181,6 +185,7 @@ mod tests {
         is_send_and_sync::<CompletionChannel>();
         is_send_and_sync::<CompletionQueue>();
         is_send_and_sync::<SharedReceiveQueue>();
+        is_send_and_sync::<ThreadDomain>();
         is_send_and_sync::<QueuePair<Rc>>();
         is_send_and_sync::<AsyncEvent>();
         is_send_and_sync::<WorkCompletion>();

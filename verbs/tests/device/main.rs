@@ -8,6 +8,7 @@ mod completion;
 mod completion_queue;
 mod data_path;
 mod device;
+mod domains;
 mod failure;
 mod memory;
 mod queue_pair;

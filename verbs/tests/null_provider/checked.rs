@@ -108,11 +108,11 @@ pub(super) fn refused(state: &mut State) -> Result<(), c_int> {
 }
 
 /// Looks whether the memory of a request is registered in a domain.
-pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv_sge], pd: usize) {
+pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv_sge], domain: u32) {
     for slice in slices {
         let registered = state.regions.get(&slice.lkey).is_some_and(|range| {
             let offset = slice.addr.wrapping_sub(range.address);
-            range.domain == pd && offset <= range.length && u64::from(slice.length) <= range.length - offset
+            range.domain == domain && offset <= range.length && u64::from(slice.length) <= range.length - offset
         });
         if !registered {
             state.violations.push(format!("{verb}: {slice:x?} is not registered"));
@@ -134,7 +134,7 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
     // SAFETY: as the caller says.
     let (pd, qp_num, cq) = unsafe {
         let cq = if request.receive { (*qp).recv_cq } else { (*qp).send_cq };
-        ((*qp).pd as usize, (*qp).qp_num, cq)
+        ((*(*qp).pd).handle, (*qp).qp_num, cq)
     };
     let length: u64 = request.slices.iter().map(|slice| u64::from(slice.length)).sum();
     let slots = state.pairs.get_mut(&(qp as usize)).expect("it is alive");

@@ -82,7 +82,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     _access: c_uint,
 ) -> *mut ffi::ibv_mr {
     // SAFETY: the domain is one of ours.
-    let context = unsafe { (*pd).context };
+    let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut state = unsafe { shared(context) }.lock();
     if !may_make(&mut state, "ibv_reg_mr", &[(Kind::Domain, pd as usize)]) {
@@ -90,7 +90,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     }
     let handle = state.number();
     let (lkey, rkey) = (0x1000 + handle, 0x2000_0000 + handle);
-    let range = RegisteredRange { address: addr as u64, length: length as u64, domain: pd as usize };
+    let range = RegisteredRange { address: addr as u64, length: length as u64, domain };
     state.regions.insert(lkey, range);
     let mr = state.keep(ffi::ibv_mr { context, pd, addr, length, handle, lkey, rkey });
     state.add(Kind::Region, mr as usize, &[pd as usize]);

@@ -17,6 +17,7 @@ mod checked;
 mod completion_queue;
 mod control;
 mod device;
+mod domains;
 mod events;
 mod plain;
 mod srq;

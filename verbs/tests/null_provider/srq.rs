@@ -173,8 +173,8 @@ unsafe fn take(state: &mut State, srq: *mut ffi::ibv_srq, wr: &ffi::ibv_recv_wr)
     }
     refused(state)?;
     // SAFETY: as the caller says.
-    let (slices, pd) = unsafe { (slices(wr.sg_list, wr.num_sge), (*srq).pd as usize) };
-    check_registered(state, VERB, &slices, pd);
+    let (slices, domain) = unsafe { (slices(wr.sg_list, wr.num_sge), (*(*srq).pd).handle) };
+    check_registered(state, VERB, &slices, domain);
     let queue = state.shared_queues.get_mut(&(srq as usize)).expect("it is alive");
     if slices.len() > queue.attributes.max_sge as usize {
         return Err(libc::EINVAL);

@@ -28,6 +28,7 @@ pub(crate) enum Kind {
     CompletionQueue,
     QueuePair,
     SharedReceiveQueue,
+    ThreadDomain,
 }
 
 /// How a call fails.
@@ -108,7 +109,8 @@ pub(super) struct Slots {
 pub(super) struct RegisteredRange {
     pub(super) address: u64,
     pub(super) length: u64,
-    pub(super) domain: usize,
+    /// The handle of its domain.
+    pub(super) domain: u32,
 }
 
 #[derive(Default)]

@@ -31,6 +31,7 @@ fn each_object_that_cannot_be_made_leaves_nothing_behind_and_names_verb_and_errn
         Kind::CompletionQueue,
         Kind::QueuePair,
         Kind::SharedReceiveQueue,
+        Kind::ThreadDomain,
         Kind::List,
     ];
     let before = kinds.map(|kind| provider.live(kind));
@@ -42,6 +43,8 @@ fn each_object_that_cannot_be_made_leaves_nothing_behind_and_names_verb_and_errn
     fails(provider, "ibv_create_cq", || context.create_completion_queue(8));
     fails(provider, "ibv_create_qp", || QueuePair::<Rc>::builder(pd, cq, cq).build());
     fails(provider, "ibv_create_srq", || pd.create_shared_receive_queue(8));
+    fails(provider, "ibv_alloc_td", || context.create_thread_domain());
+    fails(provider, "ibv_alloc_parent_domain", || pd.create_parent_domain());
     drop(device);
     assert_eq!(kinds.map(|kind| provider.live(kind)), before);
 }

@@ -8,6 +8,7 @@ mod batch;
 mod completion_queue;
 mod creation;
 mod destruction;
+mod domains;
 mod inline;
 mod polling;
 mod posting;
