@@ -11,8 +11,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,10 +20,14 @@ use std::time::{Duration, Instant};
 use crate::context::Context;
 use crate::error::Result;
 use crate::ffi;
+use crate::readable::wait_readable;
 use crate::returns::{Errno, minus_one_and_errno, null_and_errno};
 
 /// From this many on, unacked events are acked before the queue is destroyed, so that the counter cannot overflow.
 const MAX_UNACKED: u32 = 1 << 16;
+
+/// What the descriptor is, in errors.
+const WHAT: &str = "completion channel";
 
 /// What was taken from the channel for one completion queue.
 #[derive(Debug, Default)]
@@ -124,7 +127,7 @@ impl CompletionChannel {
             }
             *lock.0 = true;
             drop(lock);
-            let result = wait_readable(self.as_fd(), remaining);
+            let result = wait_readable(self.as_fd(), remaining, WHAT);
             lock = self.lock();
             *lock.0 = false;
             let result = result.and_then(|readable| if readable { self.take_events(&lock) } else { Ok(()) });
@@ -133,9 +136,25 @@ impl CompletionChannel {
         }
     }
 
+    /// Takes the events that are there, without sleeping. Whether there is one of the queue whose events these are.
+    pub(crate) fn take_event_of(&self, events: &Events) -> Result<bool> {
+        let mut lock = self.lock();
+        // A thread that waits for the descriptor takes what is there: it is about to wake up. If its own event were taken from under
+        // it, it would sleep on.
+        while *lock.0 && wait_readable(self.as_fd(), Some(Duration::ZERO), WHAT)? {
+            let waited = self.inner.taken.wait_timeout(lock.0, Duration::from_millis(1));
+            lock.0 = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if !*lock.0 {
+            self.take_events(&lock)?;
+            self.inner.taken.notify_all();
+        }
+        Ok(events.pending.swap(0, Ordering::Relaxed) > 0)
+    }
+
     /// Takes the events that are there, for whichever queues they are.
     fn take_events(&self, _lock: &Lock<'_>) -> Result<()> {
-        while wait_readable(self.as_fd(), Some(Duration::ZERO))? {
+        while wait_readable(self.as_fd(), Some(Duration::ZERO), WHAT)? {
             let (mut cq, mut cq_context) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel is alive. The descriptor is readable, so the call does not block under the lock.
             let code = unsafe { ffi::ibv_get_cq_event(self.as_raw(), &mut cq, &mut cq_context) };
@@ -176,26 +195,10 @@ impl Events {
     }
 }
 
-/// Waits until `fd` is readable. `false`: it was not until `timeout` was over, or a signal came.
-fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // Rounded up: a wait that ends early would only be begun again.
-    let timeout = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i32::MAX));
-    // SAFETY: `poll` is one structure and outlives the call.
-    match unsafe { libc::poll(&mut poll, 1, timeout) } {
-        0 => Ok(false),
-        1 if poll.revents & libc::POLLIN != 0 => Ok(true),
-        1 => Err(Errno(libc::EIO).with_remedy("poll", "completion channel", "the device is gone")),
-        _ => match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
-            libc::EINTR => Ok(false),
-            errno => Err(Errno(errno).of("poll", "completion channel")),
-        },
-    }
-}
-
 impl AsFd for CompletionChannel {
-    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like: reading from it
-    /// would take an event away that the library has to acknowledge, and dropping that queue would wait for it for ever.
+    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like; then
+    /// [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes it. Reading from it would take an event away
+    /// that the library has to acknowledge, and dropping that queue would wait for it for ever.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the channel, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }

@@ -16,12 +16,15 @@ use crate::device::Device;
 use crate::device_attributes::DeviceAttributes;
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::object_id::Objects;
 use crate::port::PortAttributes;
 use crate::returns::zero_or_errno;
 
 struct Inner {
     context: NonNull<ffi::ibv_context>,
     device: Device,
+    /// The queues and queue pairs that events can be of.
+    objects: Objects,
 }
 
 // SAFETY: libibverbs' calls on a context take its lock where they write to it, and we reach it through those only.
@@ -51,7 +54,7 @@ impl Context {
     ///
     /// `context` came from `ibv_open_device` of `device`, and nobody else closes it or uses it after it is closed.
     pub(crate) unsafe fn from_opened(context: NonNull<ffi::ibv_context>, device: Device) -> Self {
-        Self { inner: Arc::new(Inner { context, device }) }
+        Self { inner: Arc::new(Inner { context, device, objects: Objects::default() }) }
     }
 
     /// The device that was opened.
@@ -105,6 +108,10 @@ impl Context {
         Ok(PortAttributes { attributes: unsafe { attributes.assume_init() } })
     }
 
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.inner.objects
+    }
+
     /// The context in libibverbs' terms; valid as long as `self`, and not to be closed.
     pub fn as_raw(&self) -> *mut ffi::ibv_context {
         self.inner.context.as_ptr()
@@ -126,8 +133,9 @@ impl Context {
 }
 
 impl AsFd for Context {
-    /// The file descriptor that becomes readable when an asynchronous event has arrived. It is for `poll` and its like;
-    /// reading from it would take events away.
+    /// The file descriptor that becomes readable when an asynchronous event has arrived, for `poll` and its like; then
+    /// [`try_async_event`](Context::try_async_event) takes it. Reading from it would take an event away that the library has to
+    /// acknowledge, and dropping that event's object would wait for it for ever.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the context, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(self.inner.context.as_ref().async_fd) }

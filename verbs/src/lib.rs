@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<B> ── LocalSlice, RemoteSlice
+//!                                  │                    ├─ SharedReceiveQueue ── ReceiveRequest
 //!                                  │                    └─ QueuePair<Rc> ── SendRequest, ReceiveRequest
+//!                                  ├─ AsyncEvent                  │
 //!                                  ├─ CompletionChannel           │
 //!                                  └─ CompletionQueue ◂───────────┘
 //!                                           └─ WorkCompletion
@@ -50,7 +52,7 @@
 //!
 //! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
 //! the C objects are destroyed in the order that libibverbs asks for. [`Context`], [`ProtectionDomain`],
-//! [`CompletionQueue`] and [`CompletionChannel`] are handles that can be cloned.
+//! [`CompletionQueue`], [`CompletionChannel`] and [`SharedReceiveQueue`] are handles that can be cloned.
 //!
 //! # Memory
 //!
@@ -60,7 +62,8 @@
 //!
 //! # Threads
 //!
-//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks.
+//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
+//! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.)
 //!
 //! # Errors
 //!
@@ -68,6 +71,7 @@
 #![deny(unsafe_code)]
 
 mod access_flags;
+mod async_event;
 mod buffer;
 mod chain;
 mod completion_channel;
@@ -87,7 +91,9 @@ mod local_slice;
 mod local_slice_mut;
 mod mapping;
 mod memory_region;
+mod object_id;
 mod open_enum;
+mod parent_domain;
 mod poll_error;
 mod port;
 mod post_error;
@@ -97,6 +103,8 @@ mod protection_domain;
 mod queue_pair;
 mod range;
 mod raw_bytes;
+mod readable;
+mod receive_queue;
 mod receive_request;
 mod receive_slots;
 mod remote_slice;
@@ -104,6 +112,8 @@ mod returns;
 mod selective_signaling;
 mod send_batch;
 mod send_request;
+mod shared_receive_queue;
+mod thread_domain;
 mod timers;
 mod transport;
 mod work_completion;
@@ -113,6 +123,7 @@ mod work_request;
 pub use ibverbs_sys as ffi;
 
 pub use access_flags::AccessFlags;
+pub use async_event::{AsyncEvent, AsyncEventObject, AsyncEventSource, AsyncEventType};
 pub use buffer::{Atomic, Buffer, BufferMut};
 pub use chain::{ReceiveChain, SendChain};
 pub use completion_channel::CompletionChannel;
@@ -131,6 +142,7 @@ pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
 pub use memory_region::{MemoryRegion, RegisterError};
+pub use object_id::ObjectId;
 pub use poll_error::PollError;
 pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
 pub use post_error::{PostError, PostErrorKind};
@@ -138,12 +150,15 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{ConnectOptions, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState};
+pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;
 pub use receive_slots::ReceiveSlots;
 pub use remote_slice::RemoteSlice;
 pub use selective_signaling::SelectiveSignaling;
 pub use send_batch::{BatchedSends, SendBatch};
 pub use send_request::SendRequest;
+pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueBuilder};
+pub use thread_domain::ThreadDomain;
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Rc, Transport};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
@@ -169,7 +184,10 @@ mod tests {
         is_send_and_sync::<LocalSliceMut<'_>>();
         is_send_and_sync::<CompletionChannel>();
         is_send_and_sync::<CompletionQueue>();
+        is_send_and_sync::<SharedReceiveQueue>();
+        is_send_and_sync::<ThreadDomain>();
         is_send_and_sync::<QueuePair<Rc>>();
+        is_send_and_sync::<AsyncEvent>();
         is_send_and_sync::<WorkCompletion>();
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();

@@ -25,6 +25,8 @@ pub(crate) enum Reason {
     Provider,
     /// Its list is too long.
     Slices { slices: usize, limit: u32 },
+    /// It is a receive for a queue pair that has a shared receive queue; it was not posted.
+    SharedReceiveQueue,
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
     /// The send queue has no slots for the chain, of which nothing was posted.
@@ -83,9 +85,12 @@ impl PostError {
         };
         let advice = match (self.reason, self.kind()) {
             (Reason::Slices { slices, limit }, _) => format!(
-                "the next one has {slices} scatter/gather entries, and the queue pair was made for {limit}: ask for more \
-                 with max_send_sge or max_recv_sge",
+                "the next one has {slices} scatter/gather entries, and the queue was made for {limit}: ask for more with \
+                 max_send_sge or max_recv_sge, or with max_sge if it is a shared one",
             ),
+            (Reason::SharedReceiveQueue, _) => {
+                "the queue pair has a shared receive queue: post to that".to_owned()
+            }
             (Reason::InlineData { length, limit }, _) => format!(
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
@@ -144,7 +149,7 @@ mod tests {
             |errno, reason| PostError { verb: "ibv_post_send", errno, accepted: Some(0), requests: 1, reason };
         let long = refused(libc::ENOMEM, Reason::Slices { slices: 3, limit: 2 });
         assert_eq!((long.kind(), long.raw_os_error()), (PostErrorKind::Invalid, libc::ENOMEM));
-        assert!(long.to_string().contains("has 3 scatter/gather entries, and the queue pair was made for 2"), "{long}");
+        assert!(long.to_string().contains("has 3 scatter/gather entries, and the queue was made for 2"), "{long}");
         let large = refused(libc::EINVAL, Reason::InlineData { length: 65, limit: 64 });
         assert_eq!(large.kind(), PostErrorKind::Invalid);
         assert!(large.to_string().contains("has 65 bytes of inline data, and the queue pair takes 64"), "{large}");

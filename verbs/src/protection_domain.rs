@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `Inner::pd` came from `ibv_alloc_pd`, is freed only when `Inner` is dropped, and every object made in the domain holds
+//! `Inner::pd` came from `ibv_alloc_pd` or `ibv_alloc_parent_domain`, is freed only when `Inner` is dropped, and every object made in the domain holds
 //! the `Inner`.
 #![allow(unsafe_code)]
 
@@ -13,10 +13,14 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Result;
 use crate::ffi;
+use crate::parent_domain::Parts;
 use crate::returns::null_and_errno;
+use crate::thread_domain::ThreadDomain;
 
 struct Inner {
     pd: NonNull<ffi::ibv_pd>,
+    // Freed after a parent domain is: libibverbs refuses to free what it was made of.
+    parts: Option<Parts>,
     // Closed after the domain is freed.
     context: Context,
 }
@@ -58,11 +62,23 @@ impl Context {
         // SAFETY: the context is open.
         let pd = null_and_errno(unsafe { ffi::ibv_alloc_pd(self.as_raw()) })
             .map_err(|errno| errno.of("ibv_alloc_pd", self.device().name()))?;
-        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, context: self.clone() }) })
+        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, parts: None, context: self.clone() }) })
     }
 }
 
 impl ProtectionDomain {
+    /// # Safety
+    ///
+    /// `pd` came from `ibv_alloc_parent_domain` in `context`, with these parts, and nobody else frees it.
+    pub(crate) unsafe fn from_parts(pd: NonNull<ffi::ibv_pd>, parts: Parts, context: Context) -> Self {
+        Self { inner: Arc::new(Inner { pd, parts: Some(parts), context }) }
+    }
+
+    /// The thread domain that what is made in this domain is in; `None`: it can be used by several threads at once.
+    pub fn thread_domain(&self) -> Option<&ThreadDomain> {
+        self.inner.parts.as_ref().and_then(Parts::thread_domain)
+    }
+
     /// The context in which the domain was made.
     pub fn context(&self) -> &Context {
         &self.inner.context

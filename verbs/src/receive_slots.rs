@@ -17,8 +17,7 @@ use crate::ffi;
 use crate::held_slice::HeldSlice;
 use crate::post_error::PostError;
 use crate::prepared_receive::PreparedReceive;
-use crate::queue_pair::QueuePair;
-use crate::transport::Transport;
+use crate::receive_queue::ReceiveQueue;
 use crate::work_completion::{WorkCompletion, WorkCompletionOpcode};
 use crate::work_request::Linked;
 
@@ -128,17 +127,18 @@ impl ReceiveSlots {
         self.waiting
     }
 
-    /// `ibv_post_recv` of all free slots, as one chain. Returns how many.
+    /// `ibv_post_recv` or `ibv_post_srq_recv` of all free slots, as one chain. Returns how many.
     ///
     /// # Errors
     ///
-    /// As those of [`QueuePair::post_receive_chain`]. Slots that the device did not take wait for the next refill; if that is unknown,
+    /// As those of [`ReceiveQueue::post_receive_chain`]. Slots that the device did not take wait for the next refill; if that is unknown,
     /// they are treated as taken.
     #[doc(alias = "ibv_post_recv")]
+    #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
-    pub fn refill<T: Transport>(&mut self, qp: &QueuePair<T>) -> Result<usize, PostError> {
+    pub fn refill(&mut self, queue: &impl ReceiveQueue) -> Result<usize, PostError> {
         let count = self.waiting;
-        match qp.post_receive_chain(&mut Waiting { slots: self }) {
+        match queue.post_receive_chain(&mut Waiting { slots: self }) {
             Ok(()) => {
                 (self.first, self.last, self.waiting) = (ptr::null_mut(), ptr::null_mut(), 0);
                 self.refills += 1;

@@ -10,6 +10,7 @@ use std::ptr;
 
 use crate::chain::sealed::Requests;
 use crate::ffi;
+use crate::post_error::{PostError, Reason};
 use crate::queue_pair::QueuePairCapabilities;
 
 /// `ibv_send_wr` or `ibv_recv_wr`.
@@ -153,6 +154,30 @@ impl<W: WorkRequest> Linked<W> {
             request = unsafe { W::next(request).read() };
         }
         None
+    }
+
+    /// What a refused call tells, of a queue that takes lists of `limit` entries. `requests` were to be posted.
+    #[cold]
+    pub(crate) fn refusal(
+        &self,
+        verb: &'static str,
+        code: c_int,
+        limit: u32,
+        requests: usize,
+        bad_wr: *const W,
+    ) -> PostError {
+        let errno = match code {
+            -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+            code => code.saturating_abs(),
+        };
+        let accepted = self.position(bad_wr);
+        // Some providers answer ENOMEM to a list that is too long, as if the queue were full.
+        let slices = accepted.map_or(0, |_| {
+            // SAFETY: `bad_wr` is a request of the chain.
+            unsafe { W::list(bad_wr) }.len()
+        });
+        let reason = if slices > limit as usize { Reason::Slices { slices, limit } } else { Reason::Provider };
+        PostError { verb, errno, accepted, requests, reason }
     }
 }
 

@@ -7,13 +7,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr;
 
 use crate::completion_queue::CompletionQueue;
 use crate::error::Result;
 use crate::ffi;
+use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, receive};
 use crate::returns::{Errno, null_and_errno};
+use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
 
 /// `struct ibv_qp_cap`: how many requests and scatter/gather entries the queues of a queue pair hold.
@@ -51,6 +54,7 @@ pub struct QueuePairBuilder<T: Transport> {
     pd: ProtectionDomain,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
+    srq: Option<SharedReceiveQueue>,
     cap: ffi::ibv_qp_cap,
     signal_all: bool,
     transport: PhantomData<T>,
@@ -62,6 +66,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             pd: pd.clone(),
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
+            srq: None,
             cap: ffi::ibv_qp_cap {
                 max_send_wr: 64,
                 max_recv_wr: 64,
@@ -95,6 +100,14 @@ impl<T: Transport> QueuePairBuilder<T> {
     /// How many scatter/gather entries a request of the receive queue can have. Default: 1.
     pub fn max_recv_sge(mut self, entries: u32) -> Self {
         self.cap.max_recv_sge = entries;
+        self
+    }
+
+    /// The shared receive queue to take receives from. The queue pair then has no receive queue of its own, and
+    /// `max_recv_wr` and `max_recv_sge` mean nothing. Default: none.
+    #[doc(alias = "srq")]
+    pub fn shared_receive_queue(mut self, srq: &SharedReceiveQueue) -> Self {
+        self.srq = Some(srq.clone());
         self
     }
 
@@ -132,24 +145,39 @@ impl<T: Transport> QueuePairBuilder<T> {
         let context = self.pd.context();
         context.must_be(self.send_cq.context(), VERB, "send_cq")?;
         context.must_be(self.recv_cq.context(), VERB, "recv_cq")?;
+        if let Some(srq) = &self.srq {
+            context.must_be(srq.protection_domain().context(), VERB, "srq")?;
+        }
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_qp_init_attr = unsafe { std::mem::zeroed() };
         attributes.send_cq = self.send_cq.as_raw();
         attributes.recv_cq = self.recv_cq.as_raw();
-        attributes.cap = self.cap;
+        attributes.cap = self.cap();
+        attributes.srq = self.srq.as_ref().map_or(ptr::null_mut(), SharedReceiveQueue::as_raw);
         attributes.qp_type = T::TYPE;
         attributes.sq_sig_all = self.signal_all.into();
-        // SAFETY: the domain and both queues are alive and of one context.
+        // SAFETY: the domain and the queues are alive and of one context.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp(self.pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, &self, self.remedy(errno)))?;
         Ok(QueuePair {
             qp,
+            post_recv: receive::function(self.pd.context(), self.srq.is_none()),
             capabilities: attributes.cap.into(),
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
+            srq: self.srq,
+            identity: Identity::new(self.pd.context(), qp.as_ptr()),
             pd: self.pd,
             transport: PhantomData,
         })
+    }
+
+    /// The sizes to ask for.
+    fn cap(&self) -> ffi::ibv_qp_cap {
+        match self.srq {
+            Some(_) => ffi::ibv_qp_cap { max_recv_wr: 0, max_recv_sge: 0, ..self.cap },
+            None => self.cap,
+        }
     }
 
     /// Which size is beyond the device's limit.
@@ -161,11 +189,12 @@ impl<T: Transport> QueuePairBuilder<T> {
         let Ok(device) = self.pd.context().device_attributes() else { return String::new() };
         let (wr, sge) = (device.max_queue_pair_work_requests(), device.max_sge());
         let name = self.pd.context().device().name();
+        let cap = self.cap();
         let limits = [
-            ("max_send_wr", self.cap.max_send_wr, wr),
-            ("max_recv_wr", self.cap.max_recv_wr, wr),
-            ("max_send_sge", self.cap.max_send_sge, sge),
-            ("max_recv_sge", self.cap.max_recv_sge, sge),
+            ("max_send_wr", cap.max_send_wr, wr),
+            ("max_recv_wr", cap.max_recv_wr, wr),
+            ("max_send_sge", cap.max_send_sge, sge),
+            ("max_recv_sge", cap.max_recv_sge, sge),
         ];
         match limits.into_iter().find(|(_, asked, limit)| asked > limit) {
             Some((cap, asked, limit)) => format!("{cap} is {asked}, and {name} takes at most {limit}"),
@@ -180,7 +209,7 @@ impl<T: Transport> QueuePairBuilder<T> {
 
 impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cap = &self.cap;
+        let cap = self.cap();
         write!(
             f,
             "{}, max_send_wr {}, max_recv_wr {}, max_send_sge {}, max_recv_sge {}, max_inline_data {}",
@@ -190,7 +219,11 @@ impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
             cap.max_send_sge,
             cap.max_recv_sge,
             cap.max_inline_data
-        )
+        )?;
+        match &self.srq {
+            Some(srq) => write!(f, ", {srq:?}"),
+            None => Ok(()),
+        }
     }
 }
 

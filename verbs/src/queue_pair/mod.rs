@@ -3,13 +3,14 @@
 //! # Safety
 //!
 //! `QueuePair::qp` came from `ibv_create_qp`, is of transport `T`, and is destroyed only when the `QueuePair` is dropped.
-//! The queues and the domain that it uses are held until then.
+//! The queues and the domain that it uses are held until then. `QueuePair::post_recv` is [`receive::function`]'s.
 #![allow(unsafe_code)]
 
 mod builder;
 mod connect;
 mod diagnose;
 mod post;
+mod receive;
 mod state;
 mod transition;
 
@@ -20,8 +21,10 @@ use std::ptr::NonNull;
 use crate::completion_queue::CompletionQueue;
 use crate::error::Result;
 use crate::ffi;
+use crate::object_id::{Identity, ObjectId};
 use crate::protection_domain::ProtectionDomain;
 use crate::returns::zero_or_errno;
+use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
 
 pub use builder::{QueuePairBuilder, QueuePairCapabilities};
@@ -51,11 +54,14 @@ pub use state::QueuePairState;
 #[doc(alias = "ibv_qp")]
 pub struct QueuePair<T: Transport> {
     qp: NonNull<ffi::ibv_qp>,
+    post_recv: receive::Function,
     capabilities: QueuePairCapabilities,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
+    srq: Option<SharedReceiveQueue>,
     pd: ProtectionDomain,
+    identity: Identity,
     transport: PhantomData<T>,
 }
 
@@ -84,6 +90,12 @@ impl<T: Transport> QueuePair<T> {
         unsafe { self.qp.as_ref().qp_num }
     }
 
+    /// The number by which an [`AsyncEvent`](crate::AsyncEvent) names the queue pair. Other than [`qp_num`](Self::qp_num), it is
+    /// never used again.
+    pub fn id(&self) -> ObjectId {
+        self.identity.id()
+    }
+
     /// How many requests and scatter/gather entries the queues hold. The device may hold more than it tells.
     pub fn capabilities(&self) -> QueuePairCapabilities {
         self.capabilities
@@ -102,6 +114,11 @@ impl<T: Transport> QueuePair<T> {
     /// Where the completions of receives go.
     pub fn recv_cq(&self) -> &CompletionQueue {
         &self.recv_cq
+    }
+
+    /// The shared receive queue that the queue pair takes its receives from; `None`: it has a receive queue of its own.
+    pub fn shared_receive_queue(&self) -> Option<&SharedReceiveQueue> {
+        self.srq.as_ref()
     }
 
     /// `ibv_query_qp`: the state that the queue pair is in. It may fall into [`ERROR`](QueuePairState::ERROR) by itself.

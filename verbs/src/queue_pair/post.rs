@@ -84,7 +84,8 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     ///
     /// * `ENOMEM`: the queue is full.
-    /// * `EINVAL`: the request has too many scatter/gather entries, or the queue pair is in RESET.
+    /// * `EINVAL`: the request has too many scatter/gather entries, or the queue pair is in RESET, or it has a
+    ///   [shared receive queue](Self::shared_receive_queue).
     ///
     /// # References
     ///
@@ -121,9 +122,9 @@ impl<T: Transport> QueuePair<T> {
         let mut bad_wr = ptr::null_mut();
         if requests.count > 0 {
             // SAFETY: the queue pair is alive, and the requests are a chain of valid ones.
-            let code = unsafe { dispatch::post_recv(self.as_raw(), requests.first, &mut bad_wr) };
+            let code = unsafe { (self.post_recv)(self.as_raw(), requests.first, &mut bad_wr) };
             if code != 0 {
-                return Err(self.refusal(code, &requests, total, bad_wr));
+                return Err(self.receive_refusal(code, &requests, total, bad_wr));
             }
         }
         Ok(())
@@ -152,9 +153,9 @@ impl<T: Transport> QueuePair<T> {
         // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {
             (*wr).next = ptr::null_mut();
-            dispatch::post_recv(self.as_raw(), wr, &mut bad_wr)
+            (self.post_recv)(self.as_raw(), wr, &mut bad_wr)
         };
-        if code == 0 { Ok(()) } else { Err(self.refusal(code, &Linked::one(wr), 1, bad_wr)) }
+        if code == 0 { Ok(()) } else { Err(self.receive_refusal(code, &Linked::one(wr), 1, bad_wr)) }
     }
 
     #[cold]
@@ -166,19 +167,19 @@ impl<T: Transport> QueuePair<T> {
     }
 
     #[cold]
+    fn receive_refusal(
+        &self,
+        code: c_int,
+        chain: &Linked<ffi::ibv_recv_wr>,
+        requests: usize,
+        bad_wr: *const ffi::ibv_recv_wr,
+    ) -> PostError {
+        let error = self.refusal(code, chain, requests, bad_wr);
+        if self.srq.is_some() { PostError { reason: Reason::SharedReceiveQueue, ..error } } else { error }
+    }
+
+    #[cold]
     fn refusal<W: WorkRequest>(&self, code: c_int, chain: &Linked<W>, requests: usize, bad_wr: *const W) -> PostError {
-        let errno = match code {
-            -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
-            code => code.saturating_abs(),
-        };
-        let limit = W::max_sge(&self.capabilities);
-        let accepted = chain.position(bad_wr);
-        // Some providers answer ENOMEM to a list that is too long, as if the queue were full.
-        let slices = accepted.map_or(0, |_| {
-            // SAFETY: `bad_wr` is a request of the chain.
-            unsafe { W::list(bad_wr) }.len()
-        });
-        let reason = if slices > limit as usize { Reason::Slices { slices, limit } } else { Reason::Provider };
-        PostError { verb: W::VERB, errno, accepted, requests, reason }
+        chain.refusal(W::VERB, code, W::max_sge(&self.capabilities), requests, bad_wr)
     }
 }

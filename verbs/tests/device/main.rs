@@ -3,11 +3,15 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod async_events;
 mod completion;
+mod completion_queue;
 mod data_path;
 mod device;
+mod domains;
 mod failure;
 mod memory;
 mod queue_pair;
+mod shared_receive_queue;
 mod traffic;
 mod wait;

@@ -34,7 +34,7 @@ struct Request {
 /// # Safety
 ///
 /// The list has `num_sge` entries.
-unsafe fn slices(sg_list: *const ffi::ibv_sge, num_sge: c_int) -> Vec<ffi::ibv_sge> {
+pub(super) unsafe fn slices(sg_list: *const ffi::ibv_sge, num_sge: c_int) -> Vec<ffi::ibv_sge> {
     // SAFETY: as the caller says.
     (0..num_sge.max(0) as usize).map(|index| unsafe { sg_list.add(index).read() }).collect()
 }
@@ -96,6 +96,30 @@ unsafe extern "C" fn post_recv(
     0
 }
 
+/// Whether the next request is to be refused.
+pub(super) fn refused(state: &mut State) -> Result<(), c_int> {
+    if let Some(refusal) = &mut state.refusal {
+        match refusal.after.checked_sub(1) {
+            Some(after) => refusal.after = after,
+            None => return Err(refusal.errno),
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether the memory of a request is registered in a domain.
+pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv_sge], domain: u32) {
+    for slice in slices {
+        let registered = state.regions.get(&slice.lkey).is_some_and(|range| {
+            let offset = slice.addr.wrapping_sub(range.address);
+            range.domain == domain && offset <= range.length && u64::from(slice.length) <= range.length - offset
+        });
+        if !registered {
+            state.violations.push(format!("{verb}: {slice:x?} is not registered"));
+        }
+    }
+}
+
 /// Takes a request and completes it, or says why not.
 ///
 /// # Safety
@@ -106,16 +130,11 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
     if !state.check(Kind::QueuePair, qp as usize, verb) || !ready {
         return Err(libc::EINVAL);
     }
-    if let Some(refusal) = &mut state.refusal {
-        match refusal.after.checked_sub(1) {
-            Some(after) => refusal.after = after,
-            None => return Err(refusal.errno),
-        }
-    }
+    refused(state)?;
     // SAFETY: as the caller says.
     let (pd, qp_num, cq) = unsafe {
         let cq = if request.receive { (*qp).recv_cq } else { (*qp).send_cq };
-        ((*qp).pd as usize, (*qp).qp_num, cq)
+        ((*(*qp).pd).handle, (*qp).qp_num, cq)
     };
     let length: u64 = request.slices.iter().map(|slice| u64::from(slice.length)).sum();
     let slots = state.pairs.get_mut(&(qp as usize)).expect("it is alive");
@@ -142,15 +161,7 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
         }
     }
     if !request.inline {
-        for slice in &request.slices {
-            let registered = state.regions.get(&slice.lkey).is_some_and(|range| {
-                let offset = slice.addr.wrapping_sub(range.address);
-                range.domain == pd && offset <= range.length && u64::from(slice.length) <= range.length - offset
-            });
-            if !registered {
-                state.violations.push(format!("{verb}: {slice:x?} is not registered"));
-            }
-        }
+        check_registered(state, verb, &request.slices, pd);
     }
     if completes {
         // SAFETY: all zeroes are a valid structure.
@@ -169,12 +180,13 @@ unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready
 }
 
 /// Puts a completion into its queue, and an event into the channel of one that is armed.
-fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
+pub(super) fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
     let Some(queue) = state.queues.get_mut(&(cq as usize)) else {
         return state.violations.push("a queue pair outlived its queue".to_owned());
     };
     queue.waiting.push_back(waiting);
-    if std::mem::take(&mut queue.armed) {
+    // No completion of this device is a solicited one.
+    if !queue.solicited_only && std::mem::take(&mut queue.armed) {
         let channel = queue.channel;
         let events = state.events.get_mut(&channel).expect("the queue holds its channel");
         events.push_back(cq as usize);
@@ -191,7 +203,13 @@ fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting) {
 /// # Safety
 ///
 /// `bad_wr` is a place for a pointer.
-unsafe fn refuse<W>(state: &mut State, errno: c_int, first: *mut W, refused: *mut W, bad_wr: *mut *mut W) -> c_int {
+pub(super) unsafe fn refuse<W>(
+    state: &mut State,
+    errno: c_int,
+    first: *mut W,
+    refused: *mut W,
+    bad_wr: *mut *mut W,
+) -> c_int {
     let how = state.refusal.take().map_or(BadWr::Refused, |refusal| refusal.bad_wr);
     // SAFETY: as the caller says.
     unsafe {
@@ -231,7 +249,7 @@ unsafe extern "C" fn poll_cq(cq: *mut ffi::ibv_cq, room: c_int, into: *mut ffi::
     count
 }
 
-unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
+unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: as the file says.
     let mut state = unsafe { shared((*cq).context) }.lock();
     if let Some(fault) = state.fault("ibv_req_notify_cq") {
@@ -243,5 +261,6 @@ unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, _solicited_only: c_int)
     }
     let queue = state.queues.get_mut(&(cq as usize)).expect("it is alive");
     queue.armed = queue.channel != 0;
+    queue.solicited_only = solicited_only != 0;
     0
 }

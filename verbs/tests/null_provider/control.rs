@@ -12,7 +12,9 @@ use std::{mem, ptr};
 use verbs::ffi;
 
 use super::DataPath;
+use super::completion_queue::MAX_ENTRIES;
 use super::device::shared;
+use super::events::settle;
 use super::plain::{self, Ring};
 use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 
@@ -32,7 +34,7 @@ pub(super) struct QueuePair {
 }
 
 /// Whether a call that makes an object out of others may go on; sets `errno` if not.
-fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
+pub(super) fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
     let parents_live = parents.iter().all(|(kind, address)| state.check(*kind, *address, verb));
     let errno = match state.fault(verb) {
         Some(fault) => fault.errno,
@@ -44,7 +46,7 @@ fn may_make(state: &mut State, verb: &str, parents: &[(Kind, usize)]) -> bool {
 }
 
 /// What a call that destroys an object returns; `Ok`: it is gone.
-fn destroy(state: &mut State, verb: &str, kind: Kind, address: usize) -> Result<(), c_int> {
+pub(super) fn destroy(state: &mut State, verb: &str, kind: Kind, address: usize) -> Result<(), c_int> {
     if let Some(fault) = state.fault(verb) {
         set_errno(fault.errno);
         return Err(fault.returns.unwrap_or(fault.errno));
@@ -81,7 +83,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     _access: c_uint,
 ) -> *mut ffi::ibv_mr {
     // SAFETY: the domain is one of ours.
-    let context = unsafe { (*pd).context };
+    let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
     // SAFETY: as above.
     let mut state = unsafe { shared(context) }.lock();
     if !may_make(&mut state, "ibv_reg_mr", &[(Kind::Domain, pd as usize)]) {
@@ -89,7 +91,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     }
     let handle = state.number();
     let (lkey, rkey) = (0x1000 + handle, 0x2000_0000 + handle);
-    let range = RegisteredRange { address: addr as u64, length: length as u64, domain: pd as usize };
+    let range = RegisteredRange { address: addr as u64, length: length as u64, domain };
     state.regions.insert(lkey, range);
     let mr = state.keep(ffi::ibv_mr { context, pd, addr, length, handle, lkey, rkey });
     state.add(Kind::Region, mr as usize, &[pd as usize]);
@@ -169,7 +171,7 @@ unsafe extern "C" fn ibv_create_cq(
         return ptr::null_mut();
     }
     // SAFETY: the context is one of ours.
-    if !(1..=1 << 22).contains(&cqe) || !(0..unsafe { (*context).num_comp_vectors }).contains(&vector) {
+    if !(1..=MAX_ENTRIES).contains(&cqe) || !(0..unsafe { (*context).num_comp_vectors }).contains(&vector) {
         set_errno(libc::EINVAL);
         return ptr::null_mut();
     }
@@ -189,7 +191,9 @@ unsafe extern "C" fn ibv_create_cq(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut ffi::ibv_cq) -> c_int {
     // SAFETY: the queue is one of ours.
-    let mut state = unsafe { shared((*cq).context) }.lock();
+    let (shared, context) = unsafe { (shared((*cq).context), (*cq).context) };
+    // SAFETY: the queue's context is alive.
+    let mut state = unsafe { settle(shared, shared.lock(), context, cq as usize, "ibv_destroy_cq") };
     let unacked = state.unacked(cq as usize);
     if unacked > 0 {
         state.violations.push(format!("ibv_destroy_cq: it would wait for ever for {unacked} events to be acked"));
@@ -272,8 +276,15 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     // SAFETY: as above.
     let mut state = unsafe { shared(context) }.lock();
     let (send_cq, recv_cq) = (attributes.send_cq, attributes.recv_cq);
-    let queues = [(Kind::CompletionQueue, send_cq as usize), (Kind::CompletionQueue, recv_cq as usize)];
-    if !may_make(&mut state, "ibv_create_qp", &[(Kind::Domain, pd as usize), queues[0], queues[1]]) {
+    let mut parents = vec![
+        (Kind::Domain, pd as usize),
+        (Kind::CompletionQueue, send_cq as usize),
+        (Kind::CompletionQueue, recv_cq as usize),
+    ];
+    if !attributes.srq.is_null() {
+        parents.push((Kind::SharedReceiveQueue, attributes.srq as usize));
+    }
+    if !may_make(&mut state, "ibv_create_qp", &parents) {
         return ptr::null_mut();
     }
     let cap = attributes.cap;
@@ -289,6 +300,7 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
         // What its completions say.
         DataPath::Plain(_) => plain::QP_NUM,
     };
+    qp.srq = attributes.srq;
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
     let signal_all = attributes.sq_sig_all != 0;
@@ -303,14 +315,17 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
         ..Slots::default()
     };
     state.pairs.insert(qp as usize, slots);
-    state.add(Kind::QueuePair, qp as usize, &[pd as usize, send_cq as usize, recv_cq as usize]);
+    let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
+    state.add(Kind::QueuePair, qp as usize, &parents);
     qp
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
     // SAFETY: the queue pair is one of ours.
-    let mut state = unsafe { shared((*qp).context) }.lock();
+    let (shared, context) = unsafe { (shared((*qp).context), (*qp).context) };
+    // SAFETY: the queue pair's context is alive.
+    let mut state = unsafe { settle(shared, shared.lock(), context, qp as usize, "ibv_destroy_qp") };
     match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
         Ok(()) => {
             state.pairs.remove(&(qp as usize));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, set_errno};
-use super::{DataPath, checked, plain};
+use super::{DataPath, checked, completion_queue, domains, plain, srq};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -132,8 +132,10 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         set_errno(fault.map_or(libc::EINVAL, |fault| fault.errno));
         return ptr::null_mut();
     }
+    // Each read takes one event.
     // SAFETY: all zeroes are a valid structure; `eventfd` has no other preconditions.
-    let (mut verbs, async_fd): (ffi::verbs_context, c_int) = unsafe { (mem::zeroed(), libc::eventfd(0, 0)) };
+    let (mut verbs, async_fd): (ffi::verbs_context, c_int) =
+        unsafe { (mem::zeroed(), libc::eventfd(0, libc::EFD_SEMAPHORE)) };
     verbs.sz = size_of::<ffi::verbs_context>();
     verbs.query_port = Some(query_port);
     let context = &mut verbs.context;
@@ -147,6 +149,9 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         DataPath::Checked => checked::install(&mut context.ops),
         DataPath::Plain(polls) => plain::install(&mut context.ops, polls),
     }
+    completion_queue::install(&mut verbs);
+    domains::install(&mut verbs);
+    srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.
     let context = unsafe { &raw mut (*context).verbs.context };
@@ -184,9 +189,12 @@ unsafe extern "C" fn ibv_query_device(context: *mut ffi::ibv_context, attributes
         attributes.max_pd = 1 << 16;
         attributes.max_qp_wr = 1 << 14;
         attributes.max_sge = 32;
-        attributes.max_cqe = 1 << 22;
+        attributes.max_cqe = completion_queue::MAX_ENTRIES;
         attributes.max_mr_size = u64::MAX;
         attributes.phys_port_cnt = 1;
+        attributes.max_srq = 1 << 16;
+        attributes.max_srq_wr = srq::MAX_REQUESTS as c_int;
+        attributes.max_srq_sge = srq::MAX_SLICES as c_int;
         attributes.max_qp_rd_atom = 16;
         attributes.max_qp_init_rd_atom = 16;
     }

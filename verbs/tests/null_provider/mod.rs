@@ -14,9 +14,13 @@
 #![allow(dead_code, reason = "each binary uses its part")]
 
 mod checked;
+mod completion_queue;
 mod control;
 mod device;
+mod domains;
+mod events;
 mod plain;
+mod srq;
 mod state;
 
 use std::sync::Arc;
@@ -93,6 +97,34 @@ impl NullProvider {
     /// How many events of the queue behind `cq` were taken from its channel and are not acked.
     pub(crate) fn unacked(&self, cq: &verbs::CompletionQueue) -> u32 {
         self.shared.lock().unacked(cq.as_raw() as usize)
+    }
+
+    /// What the queue behind `cq` is armed for.
+    pub(crate) fn armed(&self, cq: &verbs::CompletionQueue) -> Option<verbs::Notify> {
+        let state = self.shared.lock();
+        let queue = &state.queues[&(cq.as_raw() as usize)];
+        let notify = if queue.solicited_only { verbs::Notify::Solicited } else { verbs::Notify::Any };
+        queue.armed.then_some(notify)
+    }
+
+    /// After how many completions, and after how many microseconds, the queue behind `cq` tells of them.
+    pub(crate) fn moderation(&self, cq: &verbs::CompletionQueue) -> (u16, u16) {
+        self.shared.lock().queues[&(cq.as_raw() as usize)].moderation
+    }
+
+    /// An asynchronous event of `element` happens: the address of an object, or the number of a port.
+    pub(crate) fn raise(&self, context: &Context, event_type: verbs::AsyncEventType, element: usize) {
+        events::raise(&mut self.shared.lock(), context.as_raw(), event_type.as_raw(), element);
+    }
+
+    /// A call that takes an asynchronous event dawdles for this long, with the event in its hands.
+    pub(crate) fn dawdle(&self, pause: std::time::Duration) {
+        self.shared.lock().async_events.pause = pause;
+    }
+
+    /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.
+    pub(crate) fn deliver<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> bool {
+        srq::deliver(&mut self.shared.lock(), qp.as_raw())
     }
 
     /// What was done wrong so far; it is then forgotten.

@@ -4,11 +4,13 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use verbs::ffi;
 
 use super::DataPath;
+use super::events::AsyncEvents;
+use super::srq::SharedQueue;
 
 thread_local! {
     /// The provider that `ibv_get_device_list` finds on this thread.
@@ -25,6 +27,8 @@ pub(crate) enum Kind {
     Channel,
     CompletionQueue,
     QueuePair,
+    SharedReceiveQueue,
+    ThreadDomain,
 }
 
 /// How a call fails.
@@ -78,6 +82,10 @@ pub(super) struct Queue {
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) channel: usize,
     pub(super) armed: bool,
+    /// Whether solicited completions only are told of.
+    pub(super) solicited_only: bool,
+    /// After how many completions, and after how many microseconds, the queue tells of them.
+    pub(super) moderation: (u16, u16),
     /// Events that were taken, and those of them that were acked.
     pub(super) taken: u32,
     pub(super) acked: u32,
@@ -101,7 +109,8 @@ pub(super) struct Slots {
 pub(super) struct RegisteredRange {
     pub(super) address: u64,
     pub(super) length: u64,
-    pub(super) domain: usize,
+    /// The handle of its domain.
+    pub(super) domain: u32,
 }
 
 #[derive(Default)]
@@ -117,10 +126,12 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     pub(super) queues: HashMap<usize, Queue>,
     pub(super) pairs: HashMap<usize, Slots>,
+    pub(super) shared_queues: HashMap<usize, SharedQueue>,
     /// By their local keys.
     pub(super) regions: HashMap<u32, RegisteredRange>,
     /// The queues of which each channel has an event.
     pub(super) events: HashMap<usize, VecDeque<usize>>,
+    pub(super) async_events: AsyncEvents,
     last_number: u32,
 }
 
@@ -128,6 +139,8 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// Signaled when an asynchronous event is acked.
+    pub(super) acked: Condvar,
 }
 
 impl Shared {

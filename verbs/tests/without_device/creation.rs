@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::time::Duration;
 
 use verbs::*;
 
@@ -22,8 +23,17 @@ fn fails<T: Debug, E: Into<Error>>(provider: &NullProvider, verb: &'static str, 
 fn each_object_that_cannot_be_made_leaves_nothing_behind_and_names_verb_and_errno() {
     let bench = Bench::new();
     let Bench { provider, context, pd, cq, .. } = &bench;
-    let kinds =
-        [Kind::Context, Kind::Domain, Kind::Region, Kind::Channel, Kind::CompletionQueue, Kind::QueuePair, Kind::List];
+    let kinds = [
+        Kind::Context,
+        Kind::Domain,
+        Kind::Region,
+        Kind::Channel,
+        Kind::CompletionQueue,
+        Kind::QueuePair,
+        Kind::SharedReceiveQueue,
+        Kind::ThreadDomain,
+        Kind::List,
+    ];
     let before = kinds.map(|kind| provider.live(kind));
     let device = devices().unwrap().get(0).unwrap();
     fails(provider, "ibv_open_device", || device.open());
@@ -32,6 +42,9 @@ fn each_object_that_cannot_be_made_leaves_nothing_behind_and_names_verb_and_errn
     fails(provider, "ibv_create_comp_channel", || context.create_completion_channel());
     fails(provider, "ibv_create_cq", || context.create_completion_queue(8));
     fails(provider, "ibv_create_qp", || QueuePair::<Rc>::builder(pd, cq, cq).build());
+    fails(provider, "ibv_create_srq", || pd.create_shared_receive_queue(8));
+    fails(provider, "ibv_alloc_td", || context.create_thread_domain());
+    fails(provider, "ibv_alloc_parent_domain", || pd.create_parent_domain());
     drop(device);
     assert_eq!(kinds.map(|kind| provider.live(kind)), before);
 }
@@ -39,13 +52,20 @@ fn each_object_that_cannot_be_made_leaves_nothing_behind_and_names_verb_and_errn
 #[test]
 fn each_question_that_fails_names_verb_and_errno() {
     let bench = Bench::new();
-    let Bench { provider, context, qp, cq, .. } = &bench;
+    let Bench { provider, context, qp, cq, pd, .. } = &bench;
     fails(provider, "ibv_query_device", || context.device_attributes());
     fails(provider, "ibv_query_port", || context.port(1));
     fails(provider, "ibv_query_gid_table", || context.gid_table(1));
     fails(provider, "ibv_query_gid_ex", || context.gid(1, 0));
     fails(provider, "ibv_query_qp", || qp.state());
+    let srq = pd.create_shared_receive_queue(8).unwrap();
+    fails(provider, "ibv_query_srq", || srq.attributes());
+    fails(provider, "ibv_modify_srq", || srq.set_limit(1));
+    fails(provider, "ibv_modify_srq", || srq.resize(9));
+    fails(provider, "ibv_get_srq_num", || srq.number());
     fails(provider, "ibv_req_notify_cq", || cq.arm(Notify::Any));
+    fails(provider, "ibv_resize_cq", || cq.resize(100));
+    fails(provider, "ibv_modify_cq", || cq.moderate(1, Duration::ZERO));
     fails(provider, "ibv_modify_qp", || qp.reset());
 }
 
@@ -125,4 +145,7 @@ fn objects_of_two_contexts_do_not_mix() {
         let built = QueuePair::<Rc>::builder(&bench.pd, send, receive).build();
         assert!(matches!(built, Err(Error::InvalidArgument { .. })));
     }
+    let srq = other.create_protection_domain().unwrap().create_shared_receive_queue(8).unwrap();
+    let built = QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).shared_receive_queue(&srq).build();
+    assert!(matches!(built, Err(Error::InvalidArgument { argument: "srq", .. })));
 }

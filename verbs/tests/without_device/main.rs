@@ -3,15 +3,19 @@
 #[path = "../null_provider/mod.rs"]
 mod null_provider;
 
+mod async_events;
 mod batch;
+mod completion_queue;
 mod creation;
 mod destruction;
+mod domains;
 mod inline;
 mod polling;
 mod posting;
 mod prepared;
 mod provider;
 mod receive_slots;
+mod shared_receive_queue;
 mod signaling;
 mod waiting;
 

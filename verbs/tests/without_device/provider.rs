@@ -79,6 +79,21 @@ fn an_event_that_is_not_acked_is_noticed() {
 }
 
 #[test]
+fn an_asynchronous_event_that_is_not_acked_is_noticed() {
+    let said = violations(|bench| {
+        bench.provider.raise(&bench.context, AsyncEventType::QUEUE_PAIR_FATAL, bench.qp.as_raw() as usize);
+        // SAFETY: the context is open, all zeroes are a valid structure, and the null provider keeps the memory of what is
+        // destroyed.
+        unsafe {
+            let mut event = std::mem::zeroed();
+            assert_eq!(ffi::ibv_get_async_event(bench.context.as_raw(), &mut event), 0);
+            ffi::ibv_destroy_qp(bench.qp.as_raw());
+        }
+    });
+    assert_eq!(said, "ibv_destroy_qp: it would wait for ever for 1 asynchronous events to be acked");
+}
+
+#[test]
 #[should_panic(expected = "left behind")]
 fn an_object_that_is_left_is_noticed() {
     let provider = NullProvider::new();

@@ -4,28 +4,39 @@
 //!
 //! `Inner::cq` came from `ibv_create_cq`, is destroyed only when `Inner` is dropped, and each queue pair on it holds the
 //! `Inner`. On a channel, its context pointer is `Inner::events`, and it is destroyed under the channel's lock.
+//! Its field `cqe` is read and written under `Inner::capacity`'s lock only, but for reads of the provider's.
 #![allow(unsafe_code)]
+
+mod resize;
+mod wait;
 
 use std::ffi::c_int;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::completion_channel::{CompletionChannel, Events};
 use crate::context::Context;
 use crate::dispatch;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ffi;
+use crate::object_id::{Identity, ObjectId};
 use crate::poll_error::PollError;
-use crate::returns::{Errno, null_and_errno, zero_or_errno};
+use crate::returns::{Errno, null_and_errno};
 use crate::work_completion::WorkCompletion;
+
+use resize::Capacity;
+
+pub use wait::Notify;
 
 struct Inner {
     cq: NonNull<ffi::ibv_cq>,
     events: Arc<Events>,
     // Destroyed after the queue: libibverbs refuses to destroy a channel that a queue still uses.
     channel: Option<CompletionChannel>,
+    /// How many completions it holds.
+    capacity: Capacity,
+    identity: Identity,
     context: Context,
 }
 
@@ -138,7 +149,10 @@ impl CompletionQueueBuilder {
             let remedy = creation_remedy(errno, &context, entries, comp_vector);
             errno.with_remedy("ibv_create_cq", format_args!("{entries} entries, vector {comp_vector}"), remedy)
         })?;
-        Ok(CompletionQueue { cq, inner: Arc::new(Inner { cq, events, channel, context }) })
+        let identity = Identity::new(&context, cq.as_ptr());
+        // SAFETY: the queue was made just now, and nobody else has it.
+        let capacity = Capacity::new(unsafe { cq.as_ref().cqe });
+        Ok(CompletionQueue { cq, inner: Arc::new(Inner { cq, events, channel, capacity, identity, context }) })
     }
 }
 
@@ -198,76 +212,9 @@ impl CompletionQueue {
         if last < completions.len() { Ok(&mut completions[..=last]) } else { none_or_error(count) }
     }
 
-    /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
-    /// poll once more after arming; [`wait`](Self::wait) does all of it.
-    ///
-    /// # Errors
-    ///
-    /// The provider's error.
-    ///
-    /// # References
-    ///
-    /// [ibv_req_notify_cq(3)](https://man7.org/linux/man-pages/man3/ibv_req_notify_cq.3.html)
-    #[doc(alias = "ibv_req_notify_cq")]
-    pub fn arm(&self, notify: Notify) -> Result<()> {
-        let solicited_only = c_int::from(notify == Notify::Solicited);
-        // SAFETY: the queue is alive.
-        zero_or_errno(unsafe { ffi::ibv_req_notify_cq(self.as_raw(), solicited_only) })
-            .map_err(|errno| errno.of("ibv_req_notify_cq", format_args!("{notify:?}")))
-    }
-
-    /// Takes completions off the queue as [`poll`](Self::poll) does, and sleeps until there are some. An empty part is
-    /// returned when `timeout` is over; `None` waits for ever.
-    ///
-    /// It arms the queue and polls again before it sleeps, so that no completion is missed.
-    ///
-    /// # Errors
-    ///
-    /// * [`Error::InvalidArgument`]: the queue was made without a channel.
-    /// * The provider's error: the device is gone.
-    ///
-    /// # References
-    ///
-    /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
-    #[doc(alias = "ibv_get_cq_event")]
-    #[doc(alias = "ibv_ack_cq_events")]
-    pub fn wait<'a>(
-        &self,
-        completions: &'a mut [WorkCompletion],
-        timeout: Option<Duration>,
-    ) -> Result<&'a mut [WorkCompletion]> {
-        let Some(channel) = &self.inner.channel else {
-            return Err(Error::invalid(
-                "ibv_get_cq_event",
-                "the queue's channel",
-                "none",
-                "only a channel can be waited for",
-            ));
-        };
-        if completions.is_empty() {
-            return Ok(completions);
-        }
-        // A time that is too far off to be counted is for ever.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut count = self.poll(completions)?.len();
-        while count == 0 {
-            self.arm(Notify::Any)?;
-            count = self.poll(completions)?.len();
-            if count == 0 && !channel.wait_for(&self.inner.events, deadline)? {
-                count = self.poll(completions)?.len();
-                break;
-            }
-            if count == 0 {
-                count = self.poll(completions)?.len();
-            }
-        }
-        Ok(&mut completions[..count])
-    }
-
-    /// How many completions the queue holds, at least what was asked for.
-    pub fn capacity(&self) -> u32 {
-        // SAFETY: the queue is alive, and the field changes only when the queue is resized, under a `&mut`.
-        u32::try_from(unsafe { self.inner.cq.as_ref().cqe }).unwrap_or(0)
+    /// The number by which an [`AsyncEvent`](crate::AsyncEvent) names the queue.
+    pub fn id(&self) -> ObjectId {
+        self.inner.identity.id()
     }
 
     /// The context in which the queue was made.
@@ -290,15 +237,6 @@ impl CompletionQueue {
 /// What a poll that filled nothing in tells.
 fn none_or_error<'a>(count: c_int) -> Result<&'a mut [WorkCompletion], PollError> {
     if count == 0 { Ok(&mut []) } else { Err(PollError { count }) }
-}
-
-/// What a channel tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notify {
-    /// The next completion.
-    Any,
-    /// The next completion of a receive whose message was sent as solicited, or of a request that failed.
-    Solicited,
 }
 
 impl fmt::Debug for CompletionQueue {

@@ -1,0 +1,151 @@
+//! Arming a queue and waiting for it.
+//!
+//! # Safety
+//!
+//! Verbs are given a queue that is alive.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+
+use crate::completion_channel::CompletionChannel;
+use crate::completion_queue::CompletionQueue;
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::returns::zero_or_errno;
+use crate::work_completion::WorkCompletion;
+
+/// What a channel tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notify {
+    /// The next completion.
+    Any,
+    /// The next completion of a receive whose message was sent as solicited, or of a request that failed.
+    Solicited,
+}
+
+impl CompletionQueue {
+    /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
+    /// poll once more after arming; [`wait`](Self::wait) does all of it.
+    ///
+    /// # Errors
+    ///
+    /// The provider's error.
+    ///
+    /// # References
+    ///
+    /// [ibv_req_notify_cq(3)](https://man7.org/linux/man-pages/man3/ibv_req_notify_cq.3.html)
+    #[doc(alias = "ibv_req_notify_cq")]
+    pub fn arm(&self, notify: Notify) -> Result<()> {
+        let solicited_only = c_int::from(notify == Notify::Solicited);
+        // SAFETY: the queue is alive.
+        zero_or_errno(unsafe { ffi::ibv_req_notify_cq(self.as_raw(), solicited_only) })
+            .map_err(|errno| errno.of("ibv_req_notify_cq", format_args!("{notify:?}")))
+    }
+
+    /// Takes completions off the queue as [`poll`](Self::poll) does, and sleeps until there are some. An empty part is
+    /// returned when `timeout` is over; `None` waits for ever.
+    ///
+    /// It arms the queue and polls again before it sleeps, so that no completion is missed.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`wait_for`](Self::wait_for).
+    #[inline]
+    pub fn wait<'a>(
+        &self,
+        completions: &'a mut [WorkCompletion],
+        timeout: Option<Duration>,
+    ) -> Result<&'a mut [WorkCompletion]> {
+        self.wait_for(Notify::Any, completions, timeout)
+    }
+
+    /// Waits as [`wait`](Self::wait) does, and with [`Notify::Solicited`] sleeps through completions that are not solicited: they are
+    /// taken together with the solicited one that ends the sleep. What is there already is taken at once, solicited or not.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the queue was made without a channel.
+    /// * The provider's error: the device is gone.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
+    #[doc(alias = "ibv_get_cq_event")]
+    #[doc(alias = "ibv_ack_cq_events")]
+    pub fn wait_for<'a>(
+        &self,
+        notify: Notify,
+        completions: &'a mut [WorkCompletion],
+        timeout: Option<Duration>,
+    ) -> Result<&'a mut [WorkCompletion]> {
+        let channel = self.waitable()?;
+        if completions.is_empty() {
+            return Ok(completions);
+        }
+        // A time that is too far off to be counted is for ever.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut count = self.poll(completions)?.len();
+        while count == 0 {
+            self.arm(notify)?;
+            count = self.poll(completions)?.len();
+            if count == 0 && !channel.wait_for(&self.inner.events, deadline)? {
+                count = self.poll(completions)?.len();
+                break;
+            }
+            if count == 0 {
+                count = self.poll(completions)?.len();
+            }
+        }
+        Ok(&mut completions[..count])
+    }
+
+    /// `ibv_get_cq_event` without sleeping: takes the events that are in the queue's channel, acknowledges them in time, and
+    /// tells whether one of them, or of those that were taken before, was of this queue.
+    ///
+    /// It is for event loops, which sleep until the [channel](Self::channel) is readable. Each queue of that channel is then
+    /// asked; one that has an event is not armed any more.
+    ///
+    /// A thread that [waits](Self::wait) takes the events of all queues of its channel, so the descriptor may not be readable although
+    /// this queue has an event: have an event loop watch a channel on which no thread waits.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`wait_for`](Self::wait_for).
+    ///
+    /// # References
+    ///
+    /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use verbs::{CompletionQueue, Notify, WorkCompletion};
+    /// # fn example(cq: &CompletionQueue, sleep_until_readable: impl Fn()) -> verbs::Result<()> {
+    /// let mut completions = [WorkCompletion::default(); 16];
+    /// loop {
+    ///     cq.arm(Notify::Any)?;
+    ///     // What came before the queue was armed makes no event, so take it all.
+    ///     while let [first, ..] = cq.poll(&mut completions)? {
+    ///         println!("{first:?}");
+    ///     }
+    ///     while !cq.take_event()? {
+    ///         sleep_until_readable(); // until `cq.channel()` is, which is `AsFd`
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_get_cq_event")]
+    #[doc(alias = "ibv_ack_cq_events")]
+    pub fn take_event(&self) -> Result<bool> {
+        self.waitable()?.take_event_of(&self.inner.events)
+    }
+
+    /// The channel that tells of completions.
+    fn waitable(&self) -> Result<&CompletionChannel> {
+        self.inner.channel.as_ref().ok_or_else(|| {
+            let rule = "only a channel can be waited for";
+            Error::invalid("ibv_get_cq_event", "the queue's channel", "none", rule)
+        })
+    }
+}
