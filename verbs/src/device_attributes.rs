@@ -88,6 +88,12 @@ impl DeviceAttributes {
         self.attributes.vendor_id
     }
 
+    /// Whether it is rxe, the kernel's RoCE in software.
+    pub(crate) fn is_rxe(&self) -> bool {
+        const RXE_VENDOR_ID: u32 = 0xff_ffff;
+        self.vendor_id() == RXE_VENDOR_ID
+    }
+
     /// The vendor's number for the part.
     pub fn vendor_part_id(&self) -> u32 {
         self.attributes.vendor_part_id

@@ -31,6 +31,8 @@ pub(crate) enum Reason {
     InlineData { length: u64, limit: u32 },
     /// The send queue has no slots for the chain, of which nothing was posted.
     Slots { free: u32, slots: u32 },
+    /// The provider would send another list; nothing was posted.
+    ExtendedList { slices: usize },
     /// The sends of another queue pair are counted; nothing was posted.
     OtherQueuePair { expected: u32, qp_num: u32 },
 }
@@ -39,12 +41,14 @@ pub(crate) enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostErrorKind {
-    /// `ENOMEM`: the queue is full. A slot becomes free when a signaled request that was posted later than the one in it
+    /// `ENOMEM`, or `ENOSPC` from the extended interface: the queue is full. A slot becomes free when a signaled request that was posted later than the one in it
     /// has completed and was polled.
     QueueFull,
     /// `EINVAL`: a request that this queue cannot take, the one at index [`accepted`](PostError::accepted), or a queue pair in a
     /// state in which it takes none.
     Invalid,
+    /// `EOPNOTSUPP`: the device or its provider cannot do this.
+    Unsupported,
     /// Any other error number.
     Other,
 }
@@ -67,8 +71,9 @@ impl PostError {
         match self.errno {
             // Some providers call it a full queue.
             _ if matches!(self.reason, Reason::Slices { .. }) => PostErrorKind::Invalid,
-            libc::ENOMEM => PostErrorKind::QueueFull,
+            libc::ENOMEM | libc::ENOSPC => PostErrorKind::QueueFull,
             libc::EINVAL => PostErrorKind::Invalid,
+            libc::EOPNOTSUPP => PostErrorKind::Unsupported,
             _ => PostErrorKind::Other,
         }
     }
@@ -98,6 +103,10 @@ impl PostError {
             (Reason::Slots { free, slots }, _) => format!(
                 "{free} of the send queue's {slots} slots are free: poll completions before posting more",
             ),
+            (Reason::ExtendedList { slices }, _) => format!(
+                "the next one has {slices} slices, and rxe's provider sends such lists wrongly through ibv_wr_start: post \
+                 it by QueuePair::post_send",
+            ),
             (Reason::OtherQueuePair { expected, qp_num }, _) => format!(
                 "the sends of queue pair {expected:#x} are counted, and this is queue pair {qp_num:#x}",
             ),
@@ -111,7 +120,7 @@ impl PostError {
                  the device does not know it"
                     .to_owned()
             }
-            (Reason::Provider, PostErrorKind::Other) => "see the manual page of the verb".to_owned(),
+            (Reason::Provider, PostErrorKind::Unsupported | PostErrorKind::Other) => "see the manual page of the verb".to_owned(),
         };
         format!("{}; {taken}; {advice}", describe(self.errno))
     }

@@ -1,6 +1,7 @@
 //! [`Transport`]: the service type of a queue pair, as a type.
 
 use crate::ffi;
+use crate::ffi::ibv_qp_create_send_ops_flags as Ops;
 
 mod sealed {
     pub trait Sealed {}
@@ -13,6 +14,10 @@ pub trait Transport: sealed::Sealed + 'static {
 
     /// The type in libibverbs' terms.
     const TYPE: ffi::ibv_qp_type;
+
+    /// The operations of its send queue, for the extended interface.
+    #[doc(hidden)]
+    const SEND_OPERATIONS: u64;
 }
 
 /// Reliable connection (RC): two queue pairs, each message delivered once and in order, with RDMA and atomics.
@@ -29,4 +34,14 @@ impl sealed::Sealed for Rc {}
 impl Transport for Rc {
     const NAME: &'static str = "RC";
     const TYPE: ffi::ibv_qp_type = ffi::ibv_qp_type::IBV_QPT_RC;
+    const SEND_OPERATIONS: u64 = {
+        let connected = Ops::IBV_QP_EX_WITH_SEND.0
+            | Ops::IBV_QP_EX_WITH_SEND_WITH_IMM.0
+            | Ops::IBV_QP_EX_WITH_RDMA_WRITE.0
+            | Ops::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM.0;
+        let reliable = Ops::IBV_QP_EX_WITH_RDMA_READ.0
+            | Ops::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP.0
+            | Ops::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD.0;
+        (connected | reliable) as u64
+    };
 }

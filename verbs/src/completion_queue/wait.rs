@@ -12,6 +12,7 @@ use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::CompletionQueue;
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::poll_error::PollError;
 use crate::returns::zero_or_errno;
 use crate::work_completion::WorkCompletion;
 
@@ -79,25 +80,37 @@ impl CompletionQueue {
         completions: &'a mut [WorkCompletion],
         timeout: Option<Duration>,
     ) -> Result<&'a mut [WorkCompletion]> {
-        let channel = self.waitable()?;
         if completions.is_empty() {
-            return Ok(completions);
+            return self.waitable().map(|_| completions);
         }
+        let count =
+            self.wait_until(notify, timeout, || Ok(Some(self.poll(completions)?.len()).filter(|count| *count > 0)))?;
+        Ok(&mut completions[..count.unwrap_or(0)])
+    }
+
+    /// Sleeps until `poll` finds something. `None`: it found nothing until `timeout` was over.
+    pub(crate) fn wait_until<R>(
+        &self,
+        notify: Notify,
+        timeout: Option<Duration>,
+        mut poll: impl FnMut() -> Result<Option<R>, PollError>,
+    ) -> Result<Option<R>> {
+        let channel = self.waitable()?;
         // A time that is too far off to be counted is for ever.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut count = self.poll(completions)?.len();
-        while count == 0 {
-            self.arm(notify)?;
-            count = self.poll(completions)?.len();
-            if count == 0 && !channel.wait_for(&self.inner.events, deadline)? {
-                count = self.poll(completions)?.len();
-                break;
+        loop {
+            if let Some(found) = poll()? {
+                return Ok(Some(found));
             }
-            if count == 0 {
-                count = self.poll(completions)?.len();
+            self.arm(notify)?;
+            // What came before the queue was armed makes no event.
+            if let Some(found) = poll()? {
+                return Ok(Some(found));
+            }
+            if !channel.wait_for(&self.inner.events, deadline)? {
+                return Ok(poll()?);
             }
         }
-        Ok(&mut completions[..count])
     }
 
     /// `ibv_get_cq_event` without sleeping: takes the events that are in the queue's channel, acknowledges them in time, and

@@ -7,14 +7,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use crate::completion_queue::CompletionQueue;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ffi;
+use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
-use crate::queue_pair::{QueuePair, receive};
+use crate::queue_pair::{QueuePair, extended, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
@@ -57,7 +58,16 @@ pub struct QueuePairBuilder<T: Transport> {
     srq: Option<SharedReceiveQueue>,
     cap: ffi::ibv_qp_cap,
     signal_all: bool,
+    extended: Extended,
     transport: PhantomData<T>,
+}
+
+/// Whether the queue pair is to have the extended interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extended {
+    No,
+    Preferred,
+    Required,
 }
 
 impl<T: Transport> QueuePairBuilder<T> {
@@ -75,6 +85,7 @@ impl<T: Transport> QueuePairBuilder<T> {
                 max_inline_data: 0,
             },
             signal_all: false,
+            extended: Extended::No,
             transport: PhantomData,
         }
     }
@@ -125,15 +136,31 @@ impl<T: Transport> QueuePairBuilder<T> {
         self
     }
 
+    /// `ibv_create_qp_ex`: the send queue is to have the [extended interface](QueuePair::extended) as well, or there is to be no queue
+    /// pair. Default: the plain one only.
+    #[doc(alias = "ibv_create_qp_ex")]
+    pub fn require_extended(mut self) -> Self {
+        self.extended = Extended::Required;
+        self
+    }
+
+    /// As [`require_extended`](Self::require_extended); a provider that has no extended interface makes a plain queue pair.
+    #[doc(alias = "ibv_create_qp_ex")]
+    pub fn prefer_extended(mut self) -> Self {
+        self.extended = Extended::Preferred;
+        self
+    }
+
     /// `ibv_create_qp`: makes the queue pair, in state RESET. The device may round sizes up;
     /// [`capabilities`](QueuePair::capabilities) tells what it gave.
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a queue comes from another [`Context`](crate::Context)
+    /// * [`Error::InvalidArgument`]: a queue comes from another [`Context`](crate::Context)
     ///   than the domain.
     /// * `EINVAL`: a size is beyond the device's limit; the message names it.
     /// * `ENOMEM`: the device has no more queue pairs, or no memory.
+    /// * [`Error::Unsupported`]: the extended interface is required, and the provider does not have it.
     ///
     /// # References
     ///
@@ -148,6 +175,13 @@ impl<T: Transport> QueuePairBuilder<T> {
         if let Some(srq) = &self.srq {
             context.must_be(srq.protection_domain().context(), VERB, "srq")?;
         }
+        if self.extended != Extended::No {
+            match self.create_extended() {
+                Ok((qp, cap, extended)) => return Ok(self.finish(qp, cap, Some(extended))),
+                Err(Error::Unsupported { .. }) if self.extended == Extended::Preferred => {}
+                Err(error) => return Err(error),
+            }
+        }
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_qp_init_attr = unsafe { std::mem::zeroed() };
         attributes.send_cq = self.send_cq.as_raw();
@@ -159,17 +193,56 @@ impl<T: Transport> QueuePairBuilder<T> {
         // SAFETY: the domain and the queues are alive and of one context.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp(self.pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, &self, self.remedy(errno)))?;
-        Ok(QueuePair {
+        Ok(self.finish(qp, attributes.cap, None))
+    }
+
+    fn create_extended(&self) -> Result<(NonNull<ffi::ibv_qp>, ffi::ibv_qp_cap, extended::Extended)> {
+        const VERB: &str = "ibv_create_qp_ex";
+        let context = self.pd.context();
+        let device = context.device_attributes()?;
+        // SAFETY: all zeroes are a valid structure.
+        let mut attributes: ffi::ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+        attributes.send_cq = self.send_cq.as_raw();
+        attributes.recv_cq = self.recv_cq.as_raw();
+        attributes.cap = self.cap();
+        attributes.srq = self.srq.as_ref().map_or(ptr::null_mut(), SharedReceiveQueue::as_raw);
+        attributes.qp_type = T::TYPE;
+        attributes.sq_sig_all = self.signal_all.into();
+        attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+        attributes.pd = self.pd.as_raw();
+        attributes.send_ops_flags = T::SEND_OPERATIONS;
+        // SAFETY: the domain and the queues are alive and of one context.
+        let qp = null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) })
+            .map_err(|errno| errno.with_remedy(VERB, self, self.remedy(errno)))?;
+        // SAFETY: the queue pair was made just now, with these operations.
+        match unsafe { extended::Extended::new(qp, T::SEND_OPERATIONS, &device) } {
+            Some(extended) => Ok((qp, attributes.cap, extended)),
+            None => {
+                // SAFETY: the queue pair was made just now, and nobody else knows it.
+                let _ = unsafe { ffi::ibv_destroy_qp(qp.as_ptr()) };
+                Err(Errno(libc::EOPNOTSUPP).of(VERB, self))
+            }
+        }
+    }
+
+    fn finish(
+        self,
+        qp: NonNull<ffi::ibv_qp>,
+        cap: ffi::ibv_qp_cap,
+        extended: Option<extended::Extended>,
+    ) -> QueuePair<T> {
+        QueuePair {
             qp,
             post_recv: receive::function(self.pd.context(), self.srq.is_none()),
-            capabilities: attributes.cap.into(),
+            capabilities: cap.into(),
+            extended,
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,
             identity: Identity::new(self.pd.context(), qp.as_ptr()),
             pd: self.pd,
             transport: PhantomData,
-        })
+        }
     }
 
     /// The sizes to ask for.

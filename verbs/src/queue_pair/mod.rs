@@ -9,6 +9,7 @@
 mod builder;
 mod connect;
 mod diagnose;
+mod extended;
 mod post;
 mod receive;
 mod state;
@@ -29,6 +30,7 @@ use crate::transport::Transport;
 
 pub use builder::{QueuePairBuilder, QueuePairCapabilities};
 pub use connect::ConnectOptions;
+pub use extended::ExtendedSend;
 pub use state::QueuePairState;
 
 /// `struct ibv_qp`: a send queue and a receive queue of transport `T`.
@@ -56,6 +58,7 @@ pub struct QueuePair<T: Transport> {
     qp: NonNull<ffi::ibv_qp>,
     post_recv: receive::Function,
     capabilities: QueuePairCapabilities,
+    extended: Option<extended::Extended>,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,

@@ -1,0 +1,304 @@
+//! [`ExtendedSend`]: the same requests through `ibv_wr_start` … `ibv_wr_complete`.
+//!
+//! # Safety
+//!
+//! * An [`Extended`] is made of a queue pair that was created with the operations of its transport, and only if each function that is
+//!   called here is there.
+//! * Between `ibv_wr_start` and `ibv_wr_complete`, while the provider holds the send queue's lock, none of the program's code runs, so
+//!   nothing can be posted to the queue, and it cannot be destroyed.
+//! * Providers copy what a request names (its list, its inline data) before `ibv_wr_complete` returns.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::hint::unreachable_unchecked;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use crate::chain::SendChain;
+use crate::chain::sealed::Request;
+use crate::device_attributes::DeviceAttributes;
+use crate::ffi;
+use crate::ffi::{ibv_qp_create_send_ops_flags as Ops, ibv_wr_opcode as Opcode};
+use crate::post_error::{PostError, Reason};
+use crate::prepared_send::PreparedSend;
+use crate::queue_pair::QueuePair;
+use crate::send_request::SendRequest;
+use crate::transport::Transport;
+use crate::work_request::WorkRequest;
+
+/// The pieces of inline data that a request of the extended path may have.
+const MAX_INLINE_PIECES: usize = 32;
+
+/// The `ibv_qp_ex` of a queue pair.
+#[derive(Clone, Copy)]
+pub(super) struct Extended {
+    qp: NonNull<ffi::ibv_qp_ex>,
+    /// Whether the provider sends lists of more than one entry as they are. That of rxe takes the first length for each, and of inline
+    /// data nothing (until rdma-core 64; which one runs here cannot be told).
+    lists: bool,
+}
+
+impl Extended {
+    /// The `ibv_qp_ex` of a queue pair that was created with `operations`. `None`: the provider lacks some of what it promised.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair was created with these operations and is alive.
+    pub(super) unsafe fn new(qp: NonNull<ffi::ibv_qp>, operations: u64, device: &DeviceAttributes) -> Option<Self> {
+        // SAFETY: as the caller says.
+        let qp = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
+        // SAFETY: as above.
+        let table = unsafe { qp.as_ref() };
+        let has = |operation: Ops, present: bool| operations & u64::from(operation.0) == 0 || present;
+        let complete = has(Ops::IBV_QP_EX_WITH_SEND, table.wr_send.is_some())
+            && has(Ops::IBV_QP_EX_WITH_SEND_WITH_IMM, table.wr_send_imm.is_some())
+            && has(Ops::IBV_QP_EX_WITH_RDMA_WRITE, table.wr_rdma_write.is_some())
+            && has(Ops::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, table.wr_rdma_write_imm.is_some())
+            && has(Ops::IBV_QP_EX_WITH_RDMA_READ, table.wr_rdma_read.is_some())
+            && has(Ops::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, table.wr_atomic_cmp_swp.is_some())
+            && has(Ops::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, table.wr_atomic_fetch_add.is_some())
+            && table.wr_set_sge.is_some()
+            && table.wr_set_sge_list.is_some()
+            && table.wr_set_inline_data.is_some()
+            && table.wr_set_inline_data_list.is_some()
+            && table.wr_start.is_some()
+            && table.wr_complete.is_some();
+        complete.then(|| Self { qp, lists: !device.is_rxe() })
+    }
+}
+
+/// Calls a function of the table of an `ibv_qp_ex`, as libibverbs' inline functions do.
+macro_rules! call {
+    ($qp:ident.$function:ident($($argument:expr),*)) => {
+        match (*$qp).$function {
+            Some(function) => function($qp, $($argument),*),
+            // `Extended` is made only if the function is there.
+            None => unreachable_unchecked(),
+        }
+    };
+}
+
+/// The send queue of a queue pair that was made [extended](crate::QueuePairBuilder::require_extended): posts the same requests through
+/// `struct ibv_qp_ex`. Made by [`QueuePair::extended`].
+///
+/// The requests of a call are posted all together or, if one of them is refused by the provider, not at all.
+///
+/// On rxe requests with more than one scatter/gather entry or piece of inline data are refused: its provider would send something else.
+///
+/// # References
+///
+/// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
+#[doc(alias = "ibv_qp_ex")]
+#[derive(Clone, Copy)]
+pub struct ExtendedSend<'a, T: Transport> {
+    queue_pair: &'a QueuePair<T>,
+    extended: Extended,
+}
+
+impl<T: Transport> QueuePair<T> {
+    /// `ibv_qp_to_qp_ex`: the send queue's extended interface. `None`: the queue pair was made without it.
+    #[doc(alias = "ibv_qp_to_qp_ex")]
+    #[inline]
+    pub fn extended(&self) -> Option<ExtendedSend<'_, T>> {
+        self.extended.map(|extended| ExtendedSend { queue_pair: self, extended })
+    }
+}
+
+impl<T: Transport> ExtendedSend<'_, T> {
+    /// `ibv_wr_start`, a builder and its setter, `ibv_wr_complete`: hands a request to the send queue. The queue pair must be in RTS.
+    ///
+    /// # Errors
+    ///
+    /// * `ENOMEM`, `ENOSPC`: the queue is full.
+    /// * `EINVAL`: the request has too much inline data, or the queue pair's state takes none; in the latter case it is not known whether
+    ///   the device took the request.
+    /// * `EOPNOTSUPP`: a list on rxe.
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
+    #[inline]
+    pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<(), PostError> {
+        // SAFETY: the request is valid for this transport.
+        unsafe { self.post_one(request.as_wr()) }
+    }
+
+    /// As [`post_send`](Self::post_send), for a prepared request.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`post_send`](Self::post_send).
+    #[inline]
+    pub fn post_prepared_send<const N: usize>(&self, request: &PreparedSend<N, T>) -> Result<(), PostError> {
+        // SAFETY: the request is valid for this transport.
+        unsafe { self.post_one(request.as_wr()) }
+    }
+
+    /// `ibv_wr_start`, a builder and its setter for each request, `ibv_wr_complete`: hands requests to the send queue, in their order,
+    /// with one doorbell.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`post_send`](Self::post_send). Requests before one that has too much inline data, or a list on rxe, are posted.
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
+    #[inline]
+    pub fn post_send_chain<C: SendChain<T> + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
+        let total = requests.length();
+        // SAFETY: the requests are initialised.
+        let unfit = (0..total).position(|index| unsafe { self.is_unfit(requests.as_wr(index)) });
+        let count = unfit.unwrap_or(total);
+        if count > 0 {
+            let qp = self.extended.qp.as_ptr();
+            // SAFETY: the queue pair is alive, and the requests are valid for its transport and fit.
+            let code = unsafe {
+                call!(qp.wr_start());
+                for index in 0..count {
+                    build(qp, requests.as_wr(index));
+                }
+                call!(qp.wr_complete())
+            };
+            if code != 0 {
+                return Err(refusal(code, total));
+            }
+        }
+        match unfit {
+            None => Ok(()),
+            Some(index) => Err(self.unfit(requests.as_wr(index), index, total)),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The request is valid for this transport.
+    #[inline]
+    unsafe fn post_one(&self, wr: *const ffi::ibv_send_wr) -> Result<(), PostError> {
+        let qp = self.extended.qp.as_ptr();
+        // SAFETY: the queue pair is alive, and the request is valid and fits.
+        let code = unsafe {
+            if self.is_unfit(wr) {
+                return Err(self.unfit(wr, 0, 1));
+            }
+            call!(qp.wr_start());
+            build(qp, wr);
+            call!(qp.wr_complete())
+        };
+        if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }
+    }
+
+    /// Whether the request has too much inline data, or a list that the provider would not send as it is.
+    ///
+    /// # Safety
+    ///
+    /// The request is initialised.
+    #[inline]
+    unsafe fn is_unfit(&self, wr: *const ffi::ibv_send_wr) -> bool {
+        // SAFETY: as the caller says.
+        unsafe {
+            WorkRequest::is_too_long(wr, self.queue_pair.capabilities.max_inline_data)
+                || (*wr).num_sge > 1 && self.is_unfit_list(wr)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The request is initialised.
+    #[cold]
+    unsafe fn is_unfit_list(&self, wr: *const ffi::ibv_send_wr) -> bool {
+        // SAFETY: as the caller says.
+        let (inline, slices) = unsafe { (WorkRequest::is_inline(wr), (*wr).num_sge as usize) };
+        !self.extended.lists || inline && slices > MAX_INLINE_PIECES
+    }
+
+    /// Why a request is unfit.
+    #[cold]
+    fn unfit(&self, wr: *const ffi::ibv_send_wr, accepted: usize, requests: usize) -> PostError {
+        let limit = self.queue_pair.capabilities.max_inline_data;
+        // SAFETY: the request is initialised.
+        let (too_long, length, slices) =
+            unsafe { (WorkRequest::is_too_long(wr, limit), WorkRequest::length(wr), WorkRequest::list(wr).len()) };
+        let (errno, reason) = if too_long {
+            (libc::EINVAL, Reason::InlineData { length, limit })
+        } else if self.extended.lists {
+            (libc::EINVAL, Reason::Slices { slices, limit: MAX_INLINE_PIECES as u32 })
+        } else {
+            (libc::EOPNOTSUPP, Reason::ExtendedList { slices })
+        };
+        PostError { verb: VERB, errno, accepted: Some(accepted), requests, reason }
+    }
+}
+
+const VERB: &str = "ibv_wr_complete";
+
+#[cold]
+fn refusal(code: c_int, requests: usize) -> PostError {
+    let errno = code.saturating_abs();
+    // A builder that found the queue full has had all requests given up. Other refusals come from the kernel, to which some providers
+    // had already given the requests.
+    let accepted = [libc::ENOMEM, libc::ENOSPC].contains(&errno).then_some(0);
+    PostError { verb: VERB, errno, accepted, requests, reason: Reason::Provider }
+}
+
+/// Calls the builder of a request's operation, and the setter of its data.
+///
+/// # Safety
+///
+/// The request is valid for the queue pair's transport and fits, and the queue pair is between `wr_start` and `wr_complete`.
+#[inline(always)]
+unsafe fn build(qp: *mut ffi::ibv_qp_ex, wr: *const ffi::ibv_send_wr) {
+    // SAFETY: an operation's fields are initialised, and its builder is there.
+    unsafe {
+        (*qp).wr_id = (*wr).wr_id;
+        (*qp).wr_flags = (*wr).send_flags;
+        let imm_data = || (*wr).__bindgen_anon_1.imm_data;
+        let (rdma, atomic) = (&raw const (*wr).wr.rdma, &raw const (*wr).wr.atomic);
+        match (*wr).opcode {
+            Opcode::IBV_WR_SEND => call!(qp.wr_send()),
+            Opcode::IBV_WR_SEND_WITH_IMM => call!(qp.wr_send_imm(imm_data())),
+            Opcode::IBV_WR_RDMA_WRITE => call!(qp.wr_rdma_write((*rdma).rkey, (*rdma).remote_addr)),
+            Opcode::IBV_WR_RDMA_WRITE_WITH_IMM => {
+                call!(qp.wr_rdma_write_imm((*rdma).rkey, (*rdma).remote_addr, imm_data()));
+            }
+            Opcode::IBV_WR_RDMA_READ => call!(qp.wr_rdma_read((*rdma).rkey, (*rdma).remote_addr)),
+            Opcode::IBV_WR_ATOMIC_CMP_AND_SWP => {
+                let (compare, swap) = ((*atomic).compare_add, (*atomic).swap);
+                call!(qp.wr_atomic_cmp_swp((*atomic).rkey, (*atomic).remote_addr, compare, swap));
+            }
+            Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                call!(qp.wr_atomic_fetch_add((*atomic).rkey, (*atomic).remote_addr, (*atomic).compare_add));
+            }
+            // No constructor of a request makes another operation.
+            _ => unreachable_unchecked(),
+        }
+        set_data(qp, WorkRequest::list(wr), WorkRequest::is_inline(wr));
+    }
+}
+
+/// Calls the setter of a request's data.
+///
+/// # Safety
+///
+/// The queue pair's last builder is that of the request whose list this is, which fits.
+#[inline(always)]
+unsafe fn set_data(qp: *mut ffi::ibv_qp_ex, list: &[ffi::ibv_sge], inline: bool) {
+    // SAFETY: the setters are there; the list's entries name memory of the program, or of regions.
+    unsafe {
+        match (list, inline) {
+            ([one], false) => call!(qp.wr_set_sge(one.lkey, one.addr, one.length)),
+            (list, false) => call!(qp.wr_set_sge_list(list.len(), list.as_ptr())),
+            ([one], true) => call!(qp.wr_set_inline_data(one.addr as *mut c_void, one.length as usize)),
+            (list, true) => {
+                let mut pieces = [const { MaybeUninit::<ffi::ibv_data_buf>::uninit() }; MAX_INLINE_PIECES];
+                for (piece, sge) in pieces.iter_mut().zip(list) {
+                    piece.write(ffi::ibv_data_buf { addr: sge.addr as *mut c_void, length: sge.length as usize });
+                }
+                call!(qp.wr_set_inline_data_list(list.len(), pieces.as_ptr().cast()));
+            }
+        }
+    }
+}
+
+impl<T: Transport> fmt::Debug for ExtendedSend<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExtendedSend").field(&self.queue_pair).finish()
+    }
+}
