@@ -15,7 +15,7 @@ use super::DataPath;
 use super::completion_queue::MAX_ENTRIES;
 use super::device::shared;
 use super::events::settle;
-use super::plain::{self, Ring};
+use super::plain::{self, Ring, Stage};
 use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 
 /// A completion queue, and what the plain data path needs of it.
@@ -23,6 +23,7 @@ use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 pub(super) struct CompletionQueue {
     pub(super) cq: ffi::ibv_cq,
     pub(super) ring: Ring,
+    pub(super) stage: Stage,
 }
 
 /// A queue pair, and what the plain data path needs of it.
@@ -181,7 +182,8 @@ unsafe extern "C" fn ibv_create_cq(
     cq.channel = channel;
     cq.cq_context = cq_context;
     cq.cqe = cqe;
-    let cq: *mut ffi::ibv_cq = state.keep(CompletionQueue { cq, ring: Ring::default() }).cast();
+    let cq: *mut ffi::ibv_cq =
+        state.keep(CompletionQueue { cq, ring: Ring::default(), stage: Stage::default() }).cast();
     state.queues.insert(cq as usize, Queue { channel: channel as usize, ..Queue::default() });
     let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
     state.add(Kind::CompletionQueue, cq as usize, &parents);
