@@ -33,6 +33,11 @@ const fn chain(name: &'static str, ours: ours::Loop, theirs: &'static CStr) -> R
     Row { operations: CHAIN as u64, ..post(name, ours, theirs) }
 }
 
+/// A post of many requests at once, and a poll that finds them.
+const fn polled_chain(name: &'static str, ours: ours::Loop, theirs: &'static CStr) -> Row {
+    Row { done: CHAIN as u64, ..chain(name, ours, theirs) }
+}
+
 pub(crate) const ROWS: &[Row] = &[
     post("post SEND", posts::send, c"c_post_send"),
     chain("post SEND, chain of 16, each", posts::send_chain, c"c_post_send_chain"),
@@ -69,8 +74,12 @@ pub(crate) const ROWS: &[Row] = &[
     row("post SEND and poll", Polls::Posted, ours::send, c"c_send"),
     row("post RDMA WRITE and poll", Polls::Posted, ours::write, c"c_write"),
     row("post RDMA READ and poll", Polls::Posted, ours::read, c"c_read"),
-    Row { done: CHAIN as u64, ..chain("post RDMA WRITE and poll, chain of 16, each", ours::chain, c"c_chain") },
+    row("post fetch-and-add and poll", Polls::Posted, ours::fetch_and_add, c"c_fetch_and_add"),
+    row("post inline SEND and poll", Polls::Posted, ours::send_inline, c"c_send_inline"),
     row("post receive and poll", Polls::Posted, ours::receive, c"c_receive"),
+    polled_chain("post RDMA WRITE and poll, chain of 16, each", ours::chain, c"c_chain"),
+    polled_chain("post RDMA WRITE and poll, batch of 16, each", ours::batch, c"c_chain"),
+    polled_chain("post receive and poll, 16 slots refilled, each", ours::receive_slots, c"c_receive_slots"),
     row("arm and wait, completion is there", Polls::Armed, waits::wait, c"c_wait"),
     row("arm and wait, event through channel", Polls::Told, waits::wait, c"c_wait"),
 ];
