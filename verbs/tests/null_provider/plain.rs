@@ -66,16 +66,16 @@ pub(super) const QP_NUM: u32 = 1;
 const ROOM: usize = 64;
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
-    wr_id: u64,
-    opcode: u32,
-    length: u32,
+pub(super) struct Entry {
+    pub(super) wr_id: u64,
+    pub(super) opcode: u32,
+    pub(super) length: u32,
 }
 
 /// What was posted and not yet polled.
 pub(super) struct Ring {
     head: u32,
-    tail: u32,
+    pub(super) tail: u32,
     entries: [Entry; ROOM],
 }
 
@@ -87,7 +87,7 @@ impl Default for Ring {
 
 impl Ring {
     #[inline(always)]
-    fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         self.entries[self.tail as usize % ROOM] = entry;
         self.tail = self.tail.wrapping_add(1);
     }
