@@ -4,13 +4,12 @@
 //!
 //! The C loops are given fixtures of live objects.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs};
 
 use crate::ROWS;
+use crate::loops::allocations;
 use crate::loops::ours::Objects;
 use crate::loops::theirs::Loops;
 
@@ -19,27 +18,6 @@ pub(crate) const INSIDE: &str = "VERBS_INSTRUCTIONS_INSIDE";
 
 /// The two lengths of a loop whose difference is taken.
 const LENGTHS: [u64; 2] = [1024, 2048];
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct CountingAllocator;
-
-// SAFETY: the system's allocator does it all.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps to the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// What callgrind counts, by its name: from when it is entered to when it is left.
 #[unsafe(no_mangle)]
@@ -62,10 +40,10 @@ pub(crate) fn run_loops(loops: &Loops) {
         for run in &mut sides {
             run(LENGTHS[0]);
             let [short, long] = LENGTHS.map(|length| {
-                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                let before = allocations::count();
                 let done = verbs_measured_loop(run, length);
                 assert_eq!(done, length * row.done, "{}: the loop did not do what it was to do", row.name);
-                ALLOCATIONS.load(Ordering::Relaxed) - before
+                allocations::count() - before
             });
             // What is made before a loop begins is in both.
             assert_eq!(short, long, "{}: the loop allocates", row.name);

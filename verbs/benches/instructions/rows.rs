@@ -53,7 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
     post("post a receive and poll", ours::receive, c"c_receive", 1.00),
     // The difference is what it costs to know of each slot where it is; the C program trusts itself.
     chain("receives in slots, 16 refilled, each", ours::receive_slots, c"c_receive_slots", 1.30),
-    Row { polls: Polls::Full, done: 16, ..post("poll of 16 completions", ours::poll_full, c"c_poll_full", 1.00) },
+    Row { polls: Polls::Full, done: 16, ..post("poll of 16 completions", ours::poll_full::<16>, c"c_poll_16", 1.00) },
     Row {
         polls: Polls::Empty,
         gate: Gate::More(4.0),

@@ -2,37 +2,7 @@
  * The loops of ours.rs as a C program has them: libibverbs' inline functions, requests on the stack, every field that is not
  * named zeroed by the language, every return value and status looked at.
  */
-#include <stdint.h>
-#include <infiniband/verbs.h>
-
-#define ROOM 16
-#define CHAIN 16
-#define PART 64
-#define PARTS 64
-
-struct fixture {
-	struct ibv_qp *qp;
-	struct ibv_cq *cq;
-	char *buffer;
-	uint64_t remote_addr;
-	uint32_t lkey;
-	uint32_t rkey;
-};
-
-static uint64_t part(const struct fixture *f, uint64_t i)
-{
-	return (uintptr_t)(f->buffer + i % PARTS * PART);
-}
-
-/* How many requests have completed, or -1. */
-static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
-{
-	int n = ibv_poll_cq(cq, ROOM, wc);
-	for (int i = 0; i < n; i++)
-		if (wc[i].status != IBV_WC_SUCCESS)
-			return -1;
-	return n;
-}
+#include "loops.h"
 
 /* Fresh: a request is built, posted and polled. OPERATION sets what the request has besides its list. */
 #define FRESH(NAME, OPCODE, ...)                                                                          \
@@ -60,8 +30,6 @@ static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
 		}                                                                                         \
 		return done;                                                                              \
 	}
-
-#define REMOTE .wr.rdma = { .remote_addr = f->remote_addr, .rkey = f->rkey }
 
 FRESH(c_send, IBV_WR_SEND, )
 FRESH(c_write, IBV_WR_RDMA_WRITE, REMOTE)
@@ -172,23 +140,28 @@ uint64_t c_receive(const struct fixture *f, uint64_t count)
 }
 
 /* A queue that is always full: the identifiers are looked at. */
-uint64_t c_poll_full(const struct fixture *f, uint64_t count)
-{
-	struct ibv_wc wc[ROOM];
-	uint64_t done = 0, sum = 0;
-	for (uint64_t i = 0; i < count; i++) {
-		int n = ibv_poll_cq(f->cq, ROOM, wc);
-		if (n < 0)
-			return 0;
-		for (int k = 0; k < n; k++) {
-			if (wc[k].status != IBV_WC_SUCCESS)
-				return 0;
-			sum += wc[k].wr_id;
-		}
-		done += n;
+#define POLL_FULL(NAME, N)                                                                        \
+	uint64_t NAME(const struct fixture *f, uint64_t count)                                    \
+	{                                                                                         \
+		struct ibv_wc wc[N];                                                              \
+		uint64_t done = 0, sum = 0;                                                       \
+		for (uint64_t i = 0; i < count; i++) {                                            \
+			int n = ibv_poll_cq(f->cq, N, wc);                                        \
+			if (n < 0)                                                                \
+				return 0;                                                         \
+			for (int k = 0; k < n; k++) {                                             \
+				if (wc[k].status != IBV_WC_SUCCESS)                               \
+					return 0;                                                 \
+				sum += wc[k].wr_id;                                               \
+			}                                                                         \
+			done += n;                                                                \
+		}                                                                                 \
+		return sum == 0 ? done : 0;                                                       \
 	}
-	return sum == 0 ? done : 0;
-}
+
+POLL_FULL(c_poll_1, 1)
+POLL_FULL(c_poll_16, 16)
+POLL_FULL(c_poll_64, 64)
 
 uint64_t c_poll_empty(const struct fixture *f, uint64_t count)
 {

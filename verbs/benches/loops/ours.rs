@@ -1,23 +1,29 @@
 //! The loops of loops.c through the safe interface.
 
 use std::array;
+use std::ops::Range;
 
 use verbs::*;
 
 use super::theirs;
 use crate::null_provider::{DataPath, NullProvider, Polls};
 
-const ROOM: usize = 16;
+pub(crate) const ROOM: usize = 16;
 pub(crate) const CHAIN: usize = 16;
-const PART: usize = 64;
+pub(super) const PART: usize = 64;
 const PARTS: usize = 64;
+/// What an atomic operation is on.
+pub(super) const WORD: usize = 8;
+
+/// Memory that is not registered.
+static MESSAGES: [u8; PART * PARTS] = [0; PART * PARTS];
 
 /// What the loops use.
 pub(crate) struct Objects {
-    qp: QueuePair<Rc>,
-    cq: CompletionQueue,
-    region: MemoryRegion<Vec<u8>>,
-    remote: RemoteSlice,
+    pub(super) qp: QueuePair<Rc>,
+    pub(super) cq: CompletionQueue,
+    pub(super) region: MemoryRegion<Vec<u8>>,
+    pub(super) remote: RemoteSlice,
     _provider: NullProvider,
 }
 
@@ -26,7 +32,8 @@ impl Objects {
         let provider = NullProvider::new();
         let context = provider.open_with(DataPath::Plain(polls));
         let pd = context.create_protection_domain().unwrap();
-        let cq = context.create_completion_queue(64).unwrap();
+        let channel = context.create_completion_channel().unwrap();
+        let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build().unwrap();
         let qp = QueuePair::builder(&pd, &cq, &cq).max_inline_data(PART as u32).build().unwrap();
         let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
         let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
@@ -45,10 +52,26 @@ impl Objects {
     }
 
     #[inline(always)]
-    fn part(&self, i: u64) -> Result<LocalSlice<'_>> {
-        let offset = i as usize % PARTS * PART;
-        self.region.slice(offset..offset + PART)
+    pub(super) fn part(&self, i: u64) -> Result<LocalSlice<'_>> {
+        self.region.slice(range(i, PART))
     }
+
+    #[inline(always)]
+    pub(super) fn word(&self, i: u64) -> Result<LocalSlice<'_>> {
+        self.region.slice(range(i, WORD))
+    }
+
+    #[inline(always)]
+    pub(super) fn inline(&self, i: u64) -> Result<InlineSlice<'_>> {
+        Ok(InlineSlice::new(&MESSAGES[range(i, PART)]))
+    }
+}
+
+/// Where so many bytes of the request `i` are.
+#[inline(always)]
+pub(super) fn range(i: u64, length: usize) -> Range<usize> {
+    let offset = i as usize % PARTS * PART;
+    offset..offset + length
 }
 
 /// A loop: how often, and how much was done.
@@ -226,8 +249,8 @@ pub(crate) fn receive_slots(objects: &Objects, count: u64) -> Result<u64> {
 }
 
 /// A queue that is always full: the identifiers are looked at.
-pub(crate) fn poll_full(objects: &Objects, count: u64) -> Result<u64> {
-    let mut room = [WorkCompletion::default(); ROOM];
+pub(crate) fn poll_full<const N: usize>(objects: &Objects, count: u64) -> Result<u64> {
+    let mut room = [WorkCompletion::default(); N];
     let (mut done, mut sum) = (0, 0);
     for _ in 0..count {
         let completions = objects.cq.poll(&mut room)?;

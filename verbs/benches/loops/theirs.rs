@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! Each function of loops.c takes a [`Fixture`] of live objects and a count.
+//! Each function of the C files takes a [`Fixture`] of live objects and a count.
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::{env, ptr};
 
 use verbs::ffi;
 
-/// `struct fixture` of loops.c.
+/// `struct fixture` of loops.h.
 #[repr(C)]
 pub(crate) struct Fixture {
     pub(crate) qp: *mut ffi::ibv_qp,
@@ -24,13 +24,14 @@ pub(crate) struct Fixture {
 /// A loop: how often, and how much was done.
 pub(crate) type Loop = unsafe extern "C" fn(&Fixture, u64) -> u64;
 
-/// Compiles loops.c into a shared object, with the compiler's flag `optimisation`.
+/// Compiles the loops into a shared object, with the compiler's flag `optimisation`.
 pub(crate) fn compile(folder: &Path, optimisation: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loops/loops.c");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loops");
     let object = folder.join("loops.so");
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut command = Command::new(&compiler);
-    command.args(["-std=gnu11", optimisation, "-fPIC", "-shared", "-o"]).arg(&object).arg(source);
+    command.args(["-std=gnu11", optimisation, "-fPIC", "-shared", "-o"]).arg(&object);
+    command.args(["loops.c", "posts.c", "prepared.c", "waits.c"].map(|name| sources.join(name)));
     if let Ok(folder) = env::var("IBVERBS_INCLUDE_DIR") {
         command.arg("-I").arg(folder);
     }
@@ -61,8 +62,8 @@ impl Loops {
     pub(crate) fn get(&self, name: &CStr) -> Loop {
         // SAFETY: the handle is valid, and `name` outlives the call.
         let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
-        assert!(!address.is_null(), "loops.c has no {name:?}");
-        // SAFETY: the functions of loops.c are of this type.
+        assert!(!address.is_null(), "there is no {name:?} in C");
+        // SAFETY: the functions of the C files are of this type.
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, Loop>(address) }
     }
 }

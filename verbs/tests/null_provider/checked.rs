@@ -187,14 +187,7 @@ pub(super) fn complete(state: &mut State, cq: *mut ffi::ibv_cq, waiting: Waiting
     queue.waiting.push_back(waiting);
     // No completion of this device is a solicited one.
     if !queue.solicited_only && std::mem::take(&mut queue.armed) {
-        let channel = queue.channel;
-        let events = state.events.get_mut(&channel).expect("the queue holds its channel");
-        events.push_back(cq as usize);
-        // SAFETY: the queue holds its channel, and eight bytes are written.
-        unsafe {
-            let fd = (*(channel as *mut ffi::ibv_comp_channel)).fd;
-            libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
-        }
+        state.tell(cq as usize);
     }
 }
 

@@ -15,7 +15,8 @@ use super::DataPath;
 use super::completion_queue::MAX_ENTRIES;
 use super::device::shared;
 use super::events::settle;
-use super::plain::{self, Ring};
+use super::extended::Building;
+use super::plain::{self, Ring, Stage};
 use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 
 /// A completion queue, and what the plain data path needs of it.
@@ -23,13 +24,17 @@ use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 pub(super) struct CompletionQueue {
     pub(super) cq: ffi::ibv_cq,
     pub(super) ring: Ring,
+    pub(super) stage: Stage,
 }
 
 /// A queue pair, and what the plain data path needs of it.
 #[repr(C)]
 pub(super) struct QueuePair {
-    pub(super) qp: ffi::ibv_qp,
+    // It begins with the `ibv_qp`, which is all that there is of a plain one.
+    pub(super) qp: ffi::ibv_qp_ex,
     pub(super) signal_all: bool,
+    pub(super) is_extended: bool,
+    pub(super) building: Building,
     cap: ffi::ibv_qp_cap,
 }
 
@@ -181,7 +186,8 @@ unsafe extern "C" fn ibv_create_cq(
     cq.channel = channel;
     cq.cq_context = cq_context;
     cq.cqe = cqe;
-    let cq: *mut ffi::ibv_cq = state.keep(CompletionQueue { cq, ring: Ring::default() }).cast();
+    let cq: *mut ffi::ibv_cq =
+        state.keep(CompletionQueue { cq, ring: Ring::default(), stage: Stage::default() }).cast();
     state.queues.insert(cq as usize, Queue { channel: channel as usize, ..Queue::default() });
     let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
     state.add(Kind::CompletionQueue, cq as usize, &parents);
@@ -270,7 +276,10 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ffi::ibv_cq, count: c_uint) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::ibv_qp_init_attr) -> *mut ffi::ibv_qp {
+pub(super) unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ffi::ibv_pd,
+    attributes: *mut ffi::ibv_qp_init_attr,
+) -> *mut ffi::ibv_qp {
     // SAFETY: the domain is one of ours, and the caller passes a structure.
     let (context, attributes) = unsafe { ((*pd).context, &mut *attributes) };
     // SAFETY: as above.
@@ -289,7 +298,8 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     }
     let cap = attributes.cap;
     // SAFETY: all zeroes are a valid structure.
-    let mut qp: ffi::ibv_qp = unsafe { mem::zeroed() };
+    let mut extended: ffi::ibv_qp_ex = unsafe { mem::zeroed() };
+    let qp = &mut extended.qp_base;
     qp.context = context;
     qp.qp_context = attributes.qp_context;
     qp.pd = pd;
@@ -304,7 +314,8 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ffi::ibv_pd, attributes: *mut ffi::i
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
     let signal_all = attributes.sq_sig_all != 0;
-    let qp: *mut ffi::ibv_qp = state.keep(QueuePair { qp, signal_all, cap }).cast();
+    let pair = QueuePair { qp: extended, signal_all, is_extended: false, building: Building::default(), cap };
+    let qp: *mut ffi::ibv_qp = state.keep(pair).cast();
     let slots = Slots {
         max_send: cap.max_send_wr,
         max_receive: cap.max_recv_wr,

@@ -2,11 +2,12 @@
 //!
 //! A test or bench binary that includes this module *defines* the functions of libibverbs, so the linker takes these and not
 //! the library's: no kernel, no device, no privileges. Devices, domains, regions, queues and channels work as far as the
-//! control path needs. There are two data paths, both of which complete at once what was posted:
+//! control path needs. There are two data paths, both of which complete at once what was posted, unless told otherwise:
 //!
 //! * the *checked* one, for tests of the crate's logic: requests may name live regions only, a queue can be full, and each
 //!   call can be told to fail;
-//! * the *plain* one, of a few instructions, on which the crate's own instructions can be counted.
+//! * the *plain* one, of a few instructions, on which the crate's own instructions can be counted and timed. It checks nothing,
+//!   and a queue that is not polled forgets its oldest completions. Its queue pairs can be extended ones.
 //!
 //! It watches what it is called with: an object that is destroyed twice, too early or not at all, one that is used after it
 //! was destroyed, and a queue that is destroyed while events are not acked (for which libibverbs would wait for ever). No
@@ -19,6 +20,7 @@ mod control;
 mod device;
 mod domains;
 mod events;
+mod extended;
 mod plain;
 mod srq;
 mod state;

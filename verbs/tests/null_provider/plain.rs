@@ -10,6 +10,7 @@ use verbs::ffi;
 use verbs::ffi::ibv_wc_opcode as Opcode;
 
 use super::control::{CompletionQueue, QueuePair};
+use super::device::shared;
 
 /// What a poll of a queue finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +21,25 @@ pub(crate) enum Polls {
     Full,
     /// Nothing.
     Empty,
+    /// A completion each time that the queue was armed.
+    Armed,
+    /// A completion each time that the queue was armed and its channel has an event: it comes after the next poll.
+    Told,
 }
 
 pub(super) fn install(ops: &mut ffi::ibv_context_ops, polls: Polls) {
     ops.post_send = Some(post_send);
     ops.post_recv = Some(post_recv);
-    ops.req_notify_cq = Some(req_notify_cq);
+    ops.req_notify_cq = Some(match polls {
+        Polls::Posted | Polls::Full | Polls::Empty => arm_nothing,
+        Polls::Armed => arm,
+        Polls::Told => arm_and_tell,
+    });
     ops.poll_cq = Some(match polls {
         Polls::Posted => poll_posted,
         Polls::Full => poll_full,
         Polls::Empty => poll_empty,
+        Polls::Armed | Polls::Told => poll_armed,
     });
 }
 
@@ -56,16 +66,16 @@ pub(super) const QP_NUM: u32 = 1;
 const ROOM: usize = 64;
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
-    wr_id: u64,
-    opcode: u32,
-    length: u32,
+pub(super) struct Entry {
+    pub(super) wr_id: u64,
+    pub(super) opcode: u32,
+    pub(super) length: u32,
 }
 
 /// What was posted and not yet polled.
 pub(super) struct Ring {
     head: u32,
-    tail: u32,
+    pub(super) tail: u32,
     entries: [Entry; ROOM],
 }
 
@@ -77,7 +87,7 @@ impl Default for Ring {
 
 impl Ring {
     #[inline(always)]
-    fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         self.entries[self.tail as usize % ROOM] = entry;
         self.tail = self.tail.wrapping_add(1);
     }
@@ -172,6 +182,51 @@ unsafe extern "C" fn poll_empty(_cq: *mut ffi::ibv_cq, _room: c_int, _into: *mut
     0
 }
 
-unsafe extern "C" fn req_notify_cq(_cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
+unsafe extern "C" fn arm_nothing(_cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
     0
+}
+
+/// How far a queue is that has completions only when it was armed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    Idle,
+    /// The poll after the next one finds a completion.
+    Told,
+    /// The next poll finds a completion.
+    Ready,
+}
+
+unsafe extern "C" fn arm(cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
+    // SAFETY: as the file says.
+    unsafe { (*cq.cast::<CompletionQueue>()).stage = Stage::Ready };
+    0
+}
+
+unsafe extern "C" fn arm_and_tell(cq: *mut ffi::ibv_cq, _solicited_only: c_int) -> c_int {
+    // SAFETY: as the file says.
+    unsafe {
+        (*cq.cast::<CompletionQueue>()).stage = Stage::Told;
+        shared((*cq).context).lock().tell(cq as usize);
+    }
+    0
+}
+
+unsafe extern "C" fn poll_armed(cq: *mut ffi::ibv_cq, _room: c_int, into: *mut ffi::ibv_wc) -> c_int {
+    // SAFETY: as the file says, and the caller's array has room for a completion.
+    unsafe {
+        let cq = cq.cast::<CompletionQueue>();
+        match (*cq).stage {
+            Stage::Idle => 0,
+            Stage::Told => {
+                (*cq).stage = Stage::Ready;
+                0
+            }
+            Stage::Ready => {
+                (*cq).stage = Stage::Idle;
+                (*cq).ring.pop_into(into);
+                1
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use verbs::ffi;
@@ -231,6 +232,17 @@ impl State {
 
     pub(super) fn unacked(&self, cq: usize) -> u32 {
         self.queues.get(&cq).map_or(0, |queue| queue.taken - queue.acked)
+    }
+
+    /// Puts an event of a queue, which is alive and has a channel, into its channel.
+    pub(super) fn tell(&mut self, cq: usize) {
+        let channel = self.queues[&cq].channel;
+        self.events.get_mut(&channel).expect("the queue holds its channel").push_back(cq);
+        // SAFETY: the queue holds its channel, and eight bytes are written.
+        unsafe {
+            let fd = (*(channel as *mut ffi::ibv_comp_channel)).fd;
+            libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
+        }
     }
 
     /// How this call of `verb` is to fail.

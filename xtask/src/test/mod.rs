@@ -217,8 +217,13 @@ fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
         if !path.parent().is_some_and(|folder| folder.ends_with("deps")) {
             continue;
         }
-        let is_integration = target.kind.iter().any(|kind| kind == "test");
-        let kind = if is_integration { "" } else { " (unit tests)" };
+        let is = |wanted| target.kind.iter().any(|kind| kind == wanted);
+        let is_integration = is("test");
+        let kind = match is_integration {
+            true => "",
+            false if is("bench") => " (bench)",
+            false => " (unit tests)",
+        };
         binaries.push(Binary {
             name: format!("{}: {}{kind}", package.name, target.name),
             package: package.clone(),
@@ -304,5 +309,6 @@ mod tests {
         assert_eq!(repeat("verbs: device_rc"), "--package verbs --test device_rc");
         assert_eq!(repeat(DOCTESTS), "--doc");
         assert_eq!(repeat("verbs: verbs (unit tests)"), "--package verbs");
+        assert_eq!(repeat("verbs: data_path (bench)"), "--package verbs");
     }
 }

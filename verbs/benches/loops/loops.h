@@ -1,0 +1,43 @@
+/*
+ * What the loops are given, and what they share.
+ */
+#ifndef LOOPS_H
+#define LOOPS_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#define ROOM 16
+#define CHAIN 16
+#define PART 64
+#define PARTS 64
+#define WORD 8
+
+struct fixture {
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	char *buffer;
+	uint64_t remote_addr;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+static inline uint64_t part(const struct fixture *f, uint64_t i)
+{
+	return (uintptr_t)(f->buffer + i % PARTS * PART);
+}
+
+/* How many requests have completed, or -1. */
+static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(cq, ROOM, wc);
+	for (int i = 0; i < n; i++)
+		if (wc[i].status != IBV_WC_SUCCESS)
+			return -1;
+	return n;
+}
+
+#define REMOTE .wr.rdma = { .remote_addr = f->remote_addr, .rkey = f->rkey }
+#define ATOMIC .wr.atomic = { .remote_addr = f->remote_addr, .rkey = f->rkey, .compare_add = 0, .swap = 1 }
+
+#endif

@@ -1,0 +1,57 @@
+//! The loops of prepared.c through the safe interface: posts of requests that are built before the loop. For each post the identifiers
+//! and the ranges change.
+
+use std::array;
+
+use verbs::*;
+
+use super::ours::{CHAIN, Objects, PART, WORD, range};
+
+/// The loops of an operation: one request at a time, and a chain. What it is on has `$length` bytes.
+macro_rules! prepared {
+    ($one:ident, $chain:ident, $length:expr, |$objects:ident, $slices:ident| $request:expr, $post:ident, $post_chain:ident) => {
+        pub(crate) fn $one($objects: &Objects, count: u64) -> Result<u64> {
+            let $slices = [$objects.region.hold(range(0, $length))?];
+            let mut request = $request;
+            for i in 0..count {
+                request.set_wr_id(i);
+                request.set_range(0, range(i, $length))?;
+                $objects.qp.$post(&request)?;
+            }
+            Ok(count)
+        }
+
+        pub(crate) fn $chain($objects: &Objects, count: u64) -> Result<u64> {
+            let mut requests: [_; CHAIN] = array::from_fn(|_| {
+                let $slices = [$objects.region.hold(range(0, $length)).unwrap()];
+                $request
+            });
+            for i in 0..count {
+                for (k, request) in (i..).zip(&mut requests) {
+                    request.set_wr_id(k);
+                    request.set_range(0, range(k, $length))?;
+                }
+                $objects.qp.$post_chain(&mut requests)?;
+            }
+            Ok(count)
+        }
+    };
+    ($one:ident, $chain:ident, $length:expr, |$objects:ident, $slices:ident| $request:expr) => {
+        prepared!($one, $chain, $length, |$objects, $slices| $request.signaled(), post_prepared_send, post_send_chain);
+    };
+}
+
+prepared!(send, send_chain, PART, |objects, slices| PreparedSend::send(0, slices));
+prepared!(write, write_chain, PART, |objects, slices| PreparedSend::rdma_write(0, slices, objects.remote));
+prepared!(read, read_chain, PART, |objects, slices| PreparedSend::rdma_read(0, slices, objects.remote));
+prepared!(atomic, atomic_chain, WORD, |objects, slices| {
+    PreparedSend::compare_and_swap(0, slices, objects.remote, 0, 1)
+});
+prepared!(
+    receive,
+    receive_chain,
+    PART,
+    |objects, slices| PreparedReceive::new(0, slices),
+    post_prepared_receive,
+    post_receive_chain
+);
