@@ -9,6 +9,7 @@ mod completion_queue;
 mod data_path;
 mod device;
 mod domains;
+mod extended;
 mod failure;
 mod memory;
 mod queue_pair;

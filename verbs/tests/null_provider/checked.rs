@@ -22,13 +22,13 @@ pub(super) fn install(ops: &mut ffi::ibv_context_ops) {
 }
 
 /// What both kinds of request have.
-struct Request {
-    wr_id: u64,
-    slices: Vec<ffi::ibv_sge>,
-    opcode: u32,
-    signaled: bool,
-    inline: bool,
-    receive: bool,
+pub(super) struct Request {
+    pub(super) wr_id: u64,
+    pub(super) slices: Vec<ffi::ibv_sge>,
+    pub(super) opcode: u32,
+    pub(super) signaled: bool,
+    pub(super) inline: bool,
+    pub(super) receive: bool,
 }
 
 /// # Safety
@@ -125,7 +125,12 @@ pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv
 /// # Safety
 ///
 /// The queue pair is the provider's.
-unsafe fn take(state: &mut State, qp: *mut ffi::ibv_qp, request: &Request, ready: bool) -> Result<(), c_int> {
+pub(super) unsafe fn take(
+    state: &mut State,
+    qp: *mut ffi::ibv_qp,
+    request: &Request,
+    ready: bool,
+) -> Result<(), c_int> {
     let verb = if request.receive { "ibv_post_recv" } else { "ibv_post_send" };
     if !state.check(Kind::QueuePair, qp as usize, verb) || !ready {
         return Err(libc::EINVAL);
@@ -227,19 +232,23 @@ unsafe extern "C" fn poll_cq(cq: *mut ffi::ibv_cq, room: c_int, into: *mut ffi::
     }
     let mut count = 0;
     while count < room {
-        let Some(waiting) = state.queues.get_mut(&(cq as usize)).and_then(|queue| queue.waiting.pop_front()) else {
-            break;
-        };
-        if let Some(slots) = state.pairs.get_mut(&waiting.qp) {
-            let receive = waiting.completion.opcode.0 & ffi::ibv_wc_opcode::IBV_WC_RECV.0 != 0;
-            let used = if receive { &mut slots.receives } else { &mut slots.sends };
-            *used = used.saturating_sub(waiting.slots);
-        }
+        let Some(completion) = take_completion(&mut state, cq as usize) else { break };
         // SAFETY: the caller's array has room for `room` completions.
-        unsafe { into.add(count as usize).write(waiting.completion) };
+        unsafe { into.add(count as usize).write(completion) };
         count += 1;
     }
     count
+}
+
+/// Takes a completion off a queue, which frees the slots of what completed.
+pub(super) fn take_completion(state: &mut State, cq: usize) -> Option<ffi::ibv_wc> {
+    let waiting = state.queues.get_mut(&cq)?.waiting.pop_front()?;
+    if let Some(slots) = state.pairs.get_mut(&waiting.qp) {
+        let receive = waiting.completion.opcode.0 & ffi::ibv_wc_opcode::IBV_WC_RECV.0 != 0;
+        let used = if receive { &mut slots.receives } else { &mut slots.sends };
+        *used = used.saturating_sub(waiting.slots);
+    }
+    Some(waiting.completion)
 }
 
 unsafe extern "C" fn req_notify_cq(cq: *mut ffi::ibv_cq, solicited_only: c_int) -> c_int {

@@ -22,7 +22,10 @@ use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 /// A completion queue, and what the plain data path needs of it.
 #[repr(C)]
 pub(super) struct CompletionQueue {
-    pub(super) cq: ffi::ibv_cq,
+    // It begins as an `ibv_cq`, which is all that there is of a plain one.
+    pub(super) cq: ffi::ibv_cq_ex,
+    /// The completion between `ibv_start_poll` and `ibv_end_poll`.
+    pub(super) entry: ffi::ibv_wc,
     pub(super) ring: Ring,
     pub(super) stage: Stage,
 }
@@ -159,7 +162,7 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ffi::ibv_comp_channe
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_cq(
+pub(super) unsafe extern "C" fn ibv_create_cq(
     context: *mut ffi::ibv_context,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -181,13 +184,13 @@ unsafe extern "C" fn ibv_create_cq(
         return ptr::null_mut();
     }
     // SAFETY: all zeroes are a valid structure.
-    let mut cq: ffi::ibv_cq = unsafe { mem::zeroed() };
+    let (mut cq, entry): (ffi::ibv_cq_ex, ffi::ibv_wc) = unsafe { mem::zeroed() };
     cq.context = context;
     cq.channel = channel;
     cq.cq_context = cq_context;
     cq.cqe = cqe;
     let cq: *mut ffi::ibv_cq =
-        state.keep(CompletionQueue { cq, ring: Ring::default(), stage: Stage::default() }).cast();
+        state.keep(CompletionQueue { cq, entry, ring: Ring::default(), stage: Stage::default() }).cast();
     state.queues.insert(cq as usize, Queue { channel: channel as usize, ..Queue::default() });
     let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
     state.add(Kind::CompletionQueue, cq as usize, &parents);

@@ -1,4 +1,4 @@
-//! The plain data path of extended queue pairs: `ibv_wr_start` to `ibv_wr_complete` in a few instructions.
+//! Extended queue pairs, and their plain data path: `ibv_wr_start` to `ibv_wr_complete` in a few instructions.
 //!
 //! A request completes once its data is set, so one without data does not.
 //!
@@ -14,7 +14,10 @@ use verbs::ffi;
 use verbs::ffi::ibv_wc_opcode as Opcode;
 
 use super::control::{CompletionQueue, QueuePair, ibv_create_qp};
+use super::device::shared;
 use super::plain::{Entry, Ring};
+use super::state::set_errno;
+use super::{DataPath, checked_extended};
 
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
     verbs.create_qp_ex = Some(create_qp_ex);
@@ -30,12 +33,18 @@ pub(super) struct Building {
 }
 
 unsafe extern "C" fn create_qp_ex(
-    _context: *mut ffi::ibv_context,
+    context: *mut ffi::ibv_context,
     attributes: *mut ffi::ibv_qp_init_attr_ex,
 ) -> *mut ffi::ibv_qp {
+    // SAFETY: the caller's context is one of ours.
+    if let Some(fault) = unsafe { shared(context) }.lock().fault("ibv_create_qp_ex") {
+        set_errno(fault.errno);
+        return ptr::null_mut();
+    }
     // SAFETY: the caller passes a structure; all zeroes are a valid `ibv_qp_init_attr`.
     let (extended, mut plain) = unsafe { (&mut *attributes, mem::zeroed::<ffi::ibv_qp_init_attr>()) };
     plain.qp_context = extended.qp_context;
+    plain.srq = extended.srq;
     plain.send_cq = extended.send_cq;
     plain.recv_cq = extended.recv_cq;
     plain.cap = extended.cap;
@@ -44,12 +53,20 @@ unsafe extern "C" fn create_qp_ex(
     // SAFETY: the domain and the queues are those of the caller.
     let qp = unsafe { ibv_create_qp(extended.pd, &mut plain) };
     extended.cap = plain.cap;
-    let with_table = ffi::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0 as u32;
+    let with_table = ffi::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
     if !qp.is_null() && extended.comp_mask & with_table != 0 {
         // SAFETY: the queue pair was made just now.
         let pair = unsafe { &mut *qp.cast::<QueuePair>() };
         pair.is_extended = true;
-        fill(&mut pair.qp);
+        // SAFETY: the queue pair's context is one of ours.
+        let mut state = unsafe { shared(pair.qp.qp_base.context) }.lock();
+        match state.data_path {
+            DataPath::Checked => checked_extended::fill(&mut pair.qp),
+            DataPath::Plain(_) => fill(&mut pair.qp),
+        }
+        if std::mem::take(&mut state.lacks_builders) {
+            pair.qp.wr_rdma_write = None;
+        }
     }
     qp
 }

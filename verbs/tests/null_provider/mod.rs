@@ -7,7 +7,7 @@
 //! * the *checked* one, for tests of the crate's logic: requests may name live regions only, a queue can be full, and each
 //!   call can be told to fail;
 //! * the *plain* one, of a few instructions, on which the crate's own instructions can be counted and timed. It checks nothing,
-//!   and a queue that is not polled forgets its oldest completions. Its queue pairs can be extended ones.
+//!   and a queue that is not polled forgets its oldest completions.
 //!
 //! It watches what it is called with: an object that is destroyed twice, too early or not at all, one that is used after it
 //! was destroyed, and a queue that is destroyed while events are not acked (for which libibverbs would wait for ever). No
@@ -15,12 +15,14 @@
 #![allow(dead_code, reason = "each binary uses its part")]
 
 mod checked;
+mod checked_extended;
 mod completion_queue;
 mod control;
 mod device;
 mod domains;
 mod events;
 mod extended;
+mod extended_queue;
 mod plain;
 mod srq;
 mod state;
@@ -31,6 +33,8 @@ use verbs::Context;
 
 use state::{CURRENT, Shared};
 
+#[allow(unused_imports, reason = "each binary uses its part")]
+pub(crate) use extended_queue::TIMESTAMP;
 pub(crate) use plain::Polls;
 #[allow(unused_imports, reason = "each binary uses its part")]
 pub(crate) use state::{BadWr, Fault, Kind, Refusal};
@@ -84,6 +88,16 @@ impl NullProvider {
     /// The next completion has this status and opcode, whatever they mean.
     pub(crate) fn complete_with(&self, status: u32, opcode: u32) {
         self.shared.lock().odd_completion = Some((status, opcode));
+    }
+
+    /// The next extended queue pair that is made lacks a builder that was asked for.
+    pub(crate) fn lack_builders(&self) {
+        self.shared.lock().lacks_builders = true;
+    }
+
+    /// The next extended completion queue that is made lacks the readers that were asked for.
+    pub(crate) fn lack_readers(&self) {
+        self.shared.lock().lacks_readers = true;
     }
 
     /// The next poll returns `count` and takes nothing off the queue; called again, the one after it.

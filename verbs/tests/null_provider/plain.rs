@@ -93,6 +93,15 @@ impl Ring {
     }
 
     #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries[self.head as usize % ROOM];
+        (self.head != self.tail).then(|| {
+            self.head = self.head.wrapping_add(1);
+            entry
+        })
+    }
+
+    #[inline(always)]
     fn pop_into(&mut self, completion: *mut ffi::ibv_wc) {
         let entry = &self.entries[self.head as usize % ROOM];
         self.head = self.head.wrapping_add(1);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use verbs::ffi;
 
 use super::DataPath;
+use super::checked_extended::Building;
 use super::events::AsyncEvents;
 use super::srq::SharedQueue;
 
@@ -82,6 +83,8 @@ pub(super) struct Waiting {
 pub(super) struct Queue {
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) channel: usize,
+    /// Between `ibv_start_poll` and `ibv_end_poll`.
+    pub(super) started: bool,
     pub(super) armed: bool,
     /// Whether solicited completions only are told of.
     pub(super) solicited_only: bool,
@@ -105,6 +108,8 @@ pub(super) struct Slots {
     pub(super) max_send_sge: u32,
     pub(super) max_recv_sge: u32,
     pub(super) max_inline_data: u32,
+    /// Between `ibv_wr_start` and `ibv_wr_complete`.
+    pub(super) building: Option<Building>,
 }
 
 pub(super) struct RegisteredRange {
@@ -125,6 +130,8 @@ pub(super) struct State {
     pub(super) refusal: Option<Refusal>,
     pub(super) odd_completion: Option<(u32, u32)>,
     pub(super) poll_returns: VecDeque<c_int>,
+    pub(super) lacks_builders: bool,
+    pub(super) lacks_readers: bool,
     pub(super) queues: HashMap<usize, Queue>,
     pub(super) pairs: HashMap<usize, Slots>,
     pub(super) shared_queues: HashMap<usize, SharedQueue>,

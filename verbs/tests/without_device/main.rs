@@ -9,6 +9,7 @@ mod completion_queue;
 mod creation;
 mod destruction;
 mod domains;
+mod extended;
 mod inline;
 mod polling;
 mod posting;

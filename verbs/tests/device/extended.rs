@@ -1,0 +1,230 @@
+//! The extended interface, `ibv_wr_start` and `ibv_start_poll`, against the plain one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::completion_field::*;
+use verbs::*;
+
+use crate::harness::*;
+
+/// A queue pair with the extended interface and a plain one, connected.
+fn extended_pair() -> (Side, Side) {
+    let context = open();
+    let wide = |builder: QueuePairBuilder<Rc>| {
+        builder.max_send_wr(16).max_recv_wr(16).max_send_sge(4).max_recv_sge(4).max_inline_data(64)
+    };
+    let a = Side::build(context.clone(), |builder| wide(builder).require_extended());
+    let b = Side::build(context, wide);
+    assert!(b.qp.extended().is_none());
+    connect(&a, &b, &options());
+    (a, b)
+}
+
+#[test]
+fn each_operation_through_the_extended_interface_does_what_it_is_to_do() {
+    let (a, b) = extended_pair();
+    let extended = a.qp.extended().unwrap();
+    let mut source = a.region(100, RW);
+    source.write_at(0, &pattern(100)).unwrap();
+    let mut target = b.region(100, RW);
+    let slices = [source.slice(..).unwrap()];
+    let remote = target.remote_slice(..).unwrap();
+    let arrived = |target: &mut MemoryRegion<Vec<u8>>, length: usize| {
+        assert_eq!(target.to_vec(..length).unwrap(), pattern(length));
+        target.fill(0);
+    };
+
+    for (request, length, imm_data) in [
+        (SendRequest::send(1, &slices), 100, None),
+        (SendRequest::send_with_imm(1, &slices, 0x0102_0304), 100, Some(0x0102_0304)),
+        (SendRequest::rdma_write_with_imm(1, &slices, remote, 0x0506_0708), 100, Some(0x0506_0708)),
+        (SendRequest::send_inline(1, &[InlineSlice::new(&pattern(64))]), 64, None),
+        (SendRequest::send_inline_with_imm(1, &[InlineSlice::new(&pattern(64))], 9), 64, Some(9)),
+        (SendRequest::rdma_write_inline_with_imm(1, &[InlineSlice::new(&pattern(64))], remote, 8), 64, Some(8)),
+    ] {
+        b.qp.post_receive(&ReceiveRequest::new(2, &[target.slice(..).unwrap()])).unwrap();
+        extended.post_send(&request.signaled()).unwrap();
+        a.completion().success().unwrap();
+        let received = b.completion();
+        let received = received.success().unwrap();
+        assert_eq!((received.byte_len(), received.imm_data()), (Some(length), imm_data));
+        arrived(&mut target, length as usize);
+    }
+    extended.post_send(&SendRequest::rdma_write(3, &slices, remote).signaled()).unwrap();
+    assert_eq!(a.completion().success().unwrap().opcode(), WorkCompletionOpcode::RDMA_WRITE);
+    arrived(&mut target, 100);
+
+    target.write_at(0, &pattern(200)[100..]).unwrap();
+    let fetched = a.region(100, RW);
+    extended.post_send(&SendRequest::rdma_read(4, &[fetched.slice(..).unwrap()], remote).signaled()).unwrap();
+    assert_eq!(a.completion().success().unwrap().byte_len(), Some(100));
+    assert_eq!(fetched.to_vec(..).unwrap(), pattern(200)[100..]);
+
+    // An empty message, with and without inline data.
+    for request in [SendRequest::send(5, &[]), SendRequest::send_inline(5, &[InlineSlice::new(&[])])] {
+        b.qp.post_receive(&ReceiveRequest::new(6, &[])).unwrap();
+        extended.post_send(&request.signaled()).unwrap();
+        a.completion().success().unwrap();
+        assert_eq!(b.completion().success().unwrap().byte_len(), Some(0));
+    }
+}
+
+#[test]
+fn atomics_go_through_the_extended_interface_too() {
+    let (a, b) = extended_pair();
+    let extended = a.qp.extended().unwrap();
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_ATOMIC;
+    let word = |value| Box::<[AtomicU64]>::from([AtomicU64::new(value)]);
+    let (before, target) = (a.pd.register(word(0), access).unwrap(), b.pd.register(word(40), access).unwrap());
+    let (slices, remote) = ([before.slice(..).unwrap()], target.remote_slice(..).unwrap());
+    extended.post_send(&SendRequest::fetch_and_add(1, &slices, remote, 2).signaled()).unwrap();
+    a.completion().success().unwrap();
+    assert_eq!(before.as_atomics()[0].load(Ordering::Relaxed), 40);
+    extended.post_send(&SendRequest::compare_and_swap(2, &slices, remote, 42, 7).signaled()).unwrap();
+    a.completion().success().unwrap();
+    assert_eq!(before.as_atomics()[0].load(Ordering::Relaxed), 42);
+    assert_eq!(target.as_atomics()[0].load(Ordering::Relaxed), 7);
+}
+
+#[test]
+fn a_chain_through_the_extended_interface_arrives_in_its_order() {
+    let (a, b) = extended_pair();
+    let mut source = a.region(160, RW);
+    source.write_at(0, &pattern(160)).unwrap();
+    let target = b.region(160, RW);
+    let mut receives = ReceiveSlots::new(target.hold(..).unwrap(), 10, 100).unwrap();
+    receives.refill(&b.qp).unwrap();
+    let mut batch = SendBatch::with_capacity(16);
+    let mut chain = batch.begin();
+    for index in 0..16 {
+        let request = SendRequest::send(index as u64, &[]).signaled();
+        chain.push_with(request, &[source.slice(10 * index..10 * (index + 1)).unwrap()]);
+    }
+    a.qp.extended().unwrap().post_send_chain(&mut chain).unwrap();
+    let sent: Vec<u64> = a.completions(16).iter().map(|wc| wc.success().unwrap().wr_id()).collect();
+    assert_eq!(sent, (0..16).collect::<Vec<_>>());
+    b.completions(16);
+    assert_eq!(target.to_vec(..).unwrap(), pattern(160));
+}
+
+/// rxe's provider sends the first length for each entry, and of inline pieces nothing at all.
+#[test]
+fn a_list_arrives_whole_or_is_refused_and_never_cut_short() {
+    let (a, b) = extended_pair();
+    let mut source = a.region(100, RW);
+    source.write_at(0, &pattern(100)).unwrap();
+    let target = b.region(100, RW);
+    let lists = [
+        [source.slice(..8).unwrap(), source.slice(8..32).unwrap()],
+        [source.slice(..24).unwrap(), source.slice(24..32).unwrap()],
+    ];
+    let bytes = pattern(32);
+    let pieces = [InlineSlice::new(&bytes[..16]), InlineSlice::new(&bytes[16..])];
+    let is_rxe = a.context.device_attributes().unwrap().vendor_id() == 0xff_ffff;
+    let requests =
+        [SendRequest::send(1, &lists[0]), SendRequest::send(1, &lists[1]), SendRequest::send_inline(1, &pieces)];
+    for request in requests.map(SendRequest::signaled) {
+        b.qp.post_receive(&ReceiveRequest::new(2, &[target.slice(..).unwrap()])).unwrap();
+        let outcome = a.qp.extended().unwrap().post_send(&request);
+        if is_rxe {
+            let error = outcome.unwrap_err();
+            assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Unsupported, Some(0)));
+            assert!(error.to_string().contains("post it by QueuePair::post_send"), "{error}");
+            a.qp.post_send(&request).unwrap();
+        } else {
+            outcome.unwrap();
+        }
+        a.completion().success().unwrap();
+        assert_eq!(b.completion().success().unwrap().byte_len(), Some(32));
+        assert_eq!(target.to_vec(..32).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_full_queue_is_told_and_nothing_of_the_chain_is_sent() {
+    let (a, b) = extended_pair();
+    let slots = a.qp.capabilities().max_send_wr as usize;
+    let mut chain: Vec<SendRequest> = (0..2 * slots).map(|i| SendRequest::send(i as u64, &[]).signaled()).collect();
+    let error = a.qp.extended().unwrap().post_send_chain(&mut chain).unwrap_err();
+    assert_eq!((error.kind(), error.accepted()), (PostErrorKind::QueueFull, Some(0)));
+    // The queue pair is as good as before, and the first to arrive is the first of what is posted now.
+    b.qp.post_receive(&ReceiveRequest::new(7, &[])).unwrap();
+    a.qp.extended().unwrap().post_send(&SendRequest::send_with_imm(1000, &[], 5).signaled()).unwrap();
+    assert_eq!(a.completion().wr_id(), 1000);
+    assert_eq!(b.completion().success().unwrap().imm_data(), Some(5));
+}
+
+/// Two connected queue pairs, the first with an extended queue.
+fn on_extended_queue<F: CompletionFields>() -> (ExtendedCompletionQueue<F>, QueuePair<Rc>, Side) {
+    let b = Side::on(open());
+    let channel = b.context.create_completion_channel().unwrap();
+    let cq = CompletionQueueBuilder::new(&b.context, 16).channel(&channel).build_extended::<F>().unwrap();
+    let queue = cq.as_completion_queue();
+    let qp = QueuePair::<Rc>::builder(&b.pd, queue, queue).max_send_sge(2).build().unwrap();
+    let (from, to) = (qp.local_endpoint(1, &GidFilter::default()).unwrap(), b.local());
+    qp.connect(&from, &to.endpoint, &options()).unwrap();
+    b.qp.connect(&to, &from.endpoint, &options()).unwrap();
+    (cq, qp, b)
+}
+
+/// rdma-core 44's provider of rxe goes on after the last one, if it is polled as the manual page shows.
+#[test]
+fn an_extended_queue_hands_out_each_completion_once_and_no_others() {
+    let (cq, qp, b) = on_extended_queue::<(Opcode, ByteLen, ImmData, QueuePairNumber)>();
+    let region = b.region(64, RW);
+    for round in 0..40 {
+        // Two sends, and one that arrives.
+        b.qp.post_receive_chain(&mut [ReceiveRequest::new(1, &[]), ReceiveRequest::new(2, &[])]).unwrap();
+        qp.post_receive(&ReceiveRequest::new(100 + round, &[region.slice(..).unwrap()])).unwrap();
+        let send = |wr_id| SendRequest::send(wr_id, &[]).signaled();
+        qp.post_send_chain(&mut [send(10 * round), send(10 * round + 1)]).unwrap();
+        let slices = [region.slice(..round as usize).unwrap()];
+        b.qp.post_send(&SendRequest::send_with_imm(3, &slices, round as u32).signaled()).unwrap();
+        b.completions(3);
+        let mut arrived = Vec::new();
+        while arrived.len() < 3 {
+            let completion = cq.wait(Some(LIMIT)).unwrap().expect("three completions come");
+            let (opcode, byte_len, imm_data, qp_num) = completion.success().unwrap();
+            assert_eq!(qp_num, qp.qp_num());
+            let fields = (opcode == WorkCompletionOpcode::RECEIVE).then_some((byte_len, imm_data));
+            arrived.push((completion.wr_id(), fields));
+        }
+        arrived.sort_unstable();
+        let mut expected =
+            [(10 * round, None), (10 * round + 1, None), (100 + round, Some((round as u32, Some(round as u32))))];
+        expected.sort_unstable();
+        assert_eq!(arrived, expected);
+        assert!(cq.poll().unwrap().is_none());
+        assert!(cq.poll().unwrap().is_none());
+    }
+}
+
+#[test]
+fn a_failed_request_is_told_by_an_extended_queue() {
+    let (cq, qp, _b) = on_extended_queue::<(ByteLen,)>();
+    qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap();
+    qp.move_to_error().unwrap();
+    let completion = cq.wait(Some(LIMIT)).unwrap().unwrap();
+    let error = completion.success().unwrap_err();
+    assert_eq!((error.wr_id, error.status), (1, WorkCompletionStatus::WORK_REQUEST_FLUSHED));
+    assert_eq!(error.qp_num, qp.qp_num());
+}
+
+#[test]
+fn timestamps_grow_or_are_unsupported() {
+    let context = open();
+    match CompletionQueueBuilder::new(&context, 16).build_extended::<(Timestamp,)>() {
+        Err(error) => assert!(matches!(error, Error::Unsupported { .. }), "{error}"),
+        Ok(_) => {
+            let (cq, qp, b) = on_extended_queue::<(Timestamp,)>();
+            let mut last = 0;
+            for wr_id in 0..8 {
+                b.qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+                qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).unwrap();
+                let (timestamp,) = cq.wait(Some(LIMIT)).unwrap().unwrap().success().unwrap();
+                assert!(timestamp > last);
+                last = timestamp;
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Extended queue pairs on the data path that checks what it is given.
+//!
+//! # Safety
+//!
+//! Queue pairs are the provider's own; lists have as many entries as they are said to have.
+
+use std::ffi::{c_int, c_void};
+
+use verbs::ffi;
+use verbs::ffi::ibv_wc_opcode as Opcode;
+
+use super::checked::{Request, slices, take};
+use super::control::QueuePair;
+use super::device::shared;
+use super::state::Kind;
+
+/// The requests since `ibv_wr_start`, and whether the data of each was set.
+#[derive(Default)]
+pub(super) struct Building(Vec<(Request, bool)>);
+
+pub(super) fn fill(qp: &mut ffi::ibv_qp_ex) {
+    qp.wr_start = Some(start);
+    qp.wr_send = Some(send);
+    qp.wr_send_imm = Some(send_imm);
+    qp.wr_rdma_write = Some(rdma_write);
+    qp.wr_rdma_write_imm = Some(rdma_write_imm);
+    qp.wr_rdma_read = Some(rdma_read);
+    qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
+    qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    qp.wr_set_sge = Some(set_sge);
+    qp.wr_set_sge_list = Some(set_sge_list);
+    qp.wr_set_inline_data = Some(set_inline_data);
+    qp.wr_set_inline_data_list = Some(set_inline_data_list);
+    qp.wr_complete = Some(complete);
+}
+
+unsafe extern "C" fn start(qp: *mut ffi::ibv_qp_ex) {
+    // SAFETY: as the file says.
+    let mut state = unsafe { shared((*qp).qp_base.context) }.lock();
+    if state.check(Kind::QueuePair, qp as usize, "ibv_wr_start") {
+        let building = &mut state.pairs.get_mut(&(qp as usize)).expect("it is alive").building;
+        if building.replace(Building::default()).is_some() {
+            state.violations.push("ibv_wr_start: it would wait for ever for ibv_wr_complete".to_owned());
+        }
+    }
+}
+
+/// Posts all requests, or none.
+unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
+    // SAFETY: as the file says.
+    unsafe {
+        let plain: *mut ffi::ibv_qp = qp.cast();
+        let mut state = shared((*plain).context).lock();
+        let ready = matches!((*plain).state, ffi::ibv_qp_state::IBV_QPS_RTS | ffi::ibv_qp_state::IBV_QPS_ERR);
+        let slots = state.pairs.get_mut(&(qp as usize)).expect("it is alive");
+        let Some(Building(requests)) = slots.building.take() else {
+            state.violations.push("ibv_wr_complete: nothing was started".to_owned());
+            return libc::EINVAL;
+        };
+        let before = (slots.sends, slots.unsignaled);
+        let queue = (*plain).send_cq as usize;
+        let waiting = state.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
+        for (request, has_data) in requests {
+            if !has_data {
+                state.violations.push("ibv_wr_complete: a request has no data".to_owned());
+            }
+            let taken = take(&mut state, plain, &request, ready);
+            if let Err(errno) = taken {
+                state.refusal = None;
+                let slots = state.pairs.get_mut(&(qp as usize)).expect("it is alive");
+                (slots.sends, slots.unsignaled) = before;
+                if let Some(queue) = state.queues.get_mut(&queue) {
+                    queue.waiting.truncate(waiting);
+                }
+                return errno;
+            }
+        }
+    }
+    0
+}
+
+/// # Safety
+///
+/// As the file says.
+unsafe fn build(qp: *mut ffi::ibv_qp_ex, opcode: Opcode) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let ffi::ibv_qp_ex { wr_id, wr_flags, .. } = (*qp.cast::<QueuePair>()).qp;
+        let flag = |flag: ffi::ibv_send_flags| wr_flags & flag.0 != 0;
+        let request = Request {
+            wr_id,
+            slices: Vec::new(),
+            opcode: opcode.0,
+            signaled: flag(ffi::ibv_send_flags::IBV_SEND_SIGNALED),
+            inline: flag(ffi::ibv_send_flags::IBV_SEND_INLINE),
+            receive: false,
+        };
+        let mut state = shared((*qp).qp_base.context).lock();
+        match &mut state.pairs.get_mut(&(qp as usize)).expect("it is alive").building {
+            Some(building) => building.0.push((request, false)),
+            None => state.violations.push("a builder was called before ibv_wr_start".to_owned()),
+        }
+    }
+}
+
+/// # Safety
+///
+/// As the file says.
+unsafe fn set_data(qp: *mut ffi::ibv_qp_ex, data: Vec<ffi::ibv_sge>, inline: bool) {
+    // SAFETY: as the caller says.
+    let mut state = unsafe { shared((*qp).qp_base.context) }.lock();
+    let building = state.pairs.get_mut(&(qp as usize)).expect("it is alive").building.as_mut();
+    match building.and_then(|building| building.0.last_mut()) {
+        Some((request, has_data)) if !*has_data && request.inline == inline => {
+            request.slices = data;
+            *has_data = true;
+        }
+        _ => state.violations.push("a setter was called that does not fit the request".to_owned()),
+    }
+}
+
+macro_rules! builders {
+    ($($name:ident($($argument:ident: $type:ty),*) => $opcode:ident;)*) => {
+        $(unsafe extern "C" fn $name(qp: *mut ffi::ibv_qp_ex $(, $argument: $type)*) {
+            // SAFETY: as the file says.
+            unsafe { build(qp, Opcode::$opcode) };
+        })*
+    };
+}
+
+builders! {
+    send() => IBV_WC_SEND;
+    send_imm(_imm_data: u32) => IBV_WC_SEND;
+    rdma_write(_rkey: u32, _remote_addr: u64) => IBV_WC_RDMA_WRITE;
+    rdma_write_imm(_rkey: u32, _remote_addr: u64, _imm_data: u32) => IBV_WC_RDMA_WRITE;
+    rdma_read(_rkey: u32, _remote_addr: u64) => IBV_WC_RDMA_READ;
+    atomic_cmp_swp(_rkey: u32, _remote_addr: u64, _compare: u64, _swap: u64) => IBV_WC_COMP_SWAP;
+    atomic_fetch_add(_rkey: u32, _remote_addr: u64, _add: u64) => IBV_WC_FETCH_ADD;
+}
+
+unsafe extern "C" fn set_sge(qp: *mut ffi::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: as the file says.
+    unsafe { set_data(qp, vec![ffi::ibv_sge { addr, length, lkey }], false) };
+}
+
+unsafe extern "C" fn set_sge_list(qp: *mut ffi::ibv_qp_ex, count: usize, list: *const ffi::ibv_sge) {
+    // SAFETY: as the file says.
+    unsafe { set_data(qp, slices(list, count as c_int), false) };
+}
+
+unsafe extern "C" fn set_inline_data(qp: *mut ffi::ibv_qp_ex, addr: *mut c_void, length: usize) {
+    // SAFETY: as the file says.
+    unsafe { set_data(qp, vec![ffi::ibv_sge { addr: addr as u64, length: length as u32, lkey: 0 }], true) };
+}
+
+unsafe extern "C" fn set_inline_data_list(qp: *mut ffi::ibv_qp_ex, count: usize, list: *const ffi::ibv_data_buf) {
+    // SAFETY: as the file says.
+    unsafe {
+        let piece = |index: usize| list.add(index).read();
+        let sge =
+            |piece: ffi::ibv_data_buf| ffi::ibv_sge { addr: piece.addr as u64, length: piece.length as u32, lkey: 0 };
+        set_data(qp, (0..count).map(|index| sge(piece(index))).collect(), true);
+    }
+}

@@ -1,0 +1,229 @@
+use verbs::completion_field::*;
+use verbs::*;
+
+use crate::null_provider::{BadWr, Fault, NullProvider, Refusal, TIMESTAMP};
+use crate::{Bench, LONG, connect};
+
+type Fields = (Opcode, ByteLen, ImmData, QueuePairNumber, Timestamp);
+
+fn bench() -> Bench {
+    Bench::build(|builder| builder.max_send_sge(4).max_inline_data(64).max_send_wr(16).require_extended())
+}
+
+/// One request of each operation.
+fn all<'a>(slices: &'a [LocalSlice<'a>], inline: &'a [InlineSlice<'a>]) -> Vec<SendRequest<'a>> {
+    let remote = RemoteSlice::new(0x1000, 64, 7).unwrap();
+    let requests = vec![
+        SendRequest::send(0, slices),
+        SendRequest::send_with_imm(1, slices, 1),
+        SendRequest::rdma_write(2, slices, remote),
+        SendRequest::rdma_write_with_imm(3, slices, remote, 1),
+        SendRequest::rdma_read(4, slices, remote),
+        SendRequest::compare_and_swap(5, slices, remote, 1, 2),
+        SendRequest::fetch_and_add(6, slices, remote, 1),
+        SendRequest::send_inline(7, inline),
+        SendRequest::send_inline_with_imm(8, inline, 1),
+        SendRequest::rdma_write_inline(9, inline, remote),
+        SendRequest::rdma_write_inline_with_imm(10, inline, remote, 1),
+    ];
+    requests.into_iter().map(SendRequest::signaled).collect()
+}
+
+#[test]
+fn each_operation_does_the_same_through_both_interfaces() {
+    let bench = bench();
+    let extended = bench.qp.extended().unwrap();
+    let outcomes = || -> Vec<_> {
+        let mut room = [WorkCompletion::default(); 16];
+        let completions = bench.cq.poll(&mut room).unwrap();
+        completions.iter().map(|wc| (wc.wr_id(), wc.success().unwrap().opcode())).collect()
+    };
+    let slices = [bench.region.slice(..8).unwrap(); 4];
+    let inline = [InlineSlice::new(&[0; 8]); 4];
+    for pieces in 0..=4 {
+        let mut requests = all(&slices[..pieces], &inline[..pieces]);
+        bench.qp.post_send_chain(&mut requests).unwrap();
+        let plain = outcomes();
+        assert_eq!(plain.len(), 11);
+        extended.post_send_chain(&mut requests).unwrap();
+        assert_eq!(outcomes(), plain);
+        for request in &requests {
+            extended.post_send(request).unwrap();
+        }
+        assert_eq!(outcomes(), plain);
+    }
+    let prepared = PreparedSend::send(77, [bench.region.hold(..64).unwrap()]).signaled();
+    extended.post_prepared_send(&prepared).unwrap();
+    assert_eq!(outcomes(), [(77, WorkCompletionOpcode::SEND)]);
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn a_chain_that_the_provider_refuses_is_not_posted_at_all() {
+    let bench = bench();
+    let extended = bench.qp.extended().unwrap();
+    let mut chain: Vec<SendRequest> = (0..17).map(|wr_id| SendRequest::send(wr_id, &[]).signaled()).collect();
+    let error = extended.post_send_chain(&mut chain).unwrap_err();
+    assert_eq!((error.kind(), error.accepted(), error.requests()), (PostErrorKind::QueueFull, Some(0), 17));
+    assert!(error.to_string().starts_with("ibv_wr_complete: "), "{error}");
+    assert_eq!(bench.polled(), []);
+    extended.post_send_chain(&mut chain[..16]).unwrap();
+    assert_eq!(bench.polled().len(), 16);
+    // Of another error it is not known what the device took.
+    bench.provider.refuse(Refusal { after: 1, errno: libc::EIO, bad_wr: BadWr::Refused });
+    assert_eq!(extended.post_send_chain(&mut chain[..3]).unwrap_err().accepted(), None);
+    bench.provider.refuse(Refusal { after: 0, errno: libc::ENOSPC, bad_wr: BadWr::Refused });
+    let error = extended.post_send(&chain[0]).unwrap_err();
+    assert_eq!((error.kind(), error.accepted()), (PostErrorKind::QueueFull, Some(0)));
+    bench.qp.reset().unwrap();
+    let error = extended.post_send(&chain[0]).unwrap_err();
+    assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, None));
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn a_chain_is_posted_up_to_the_request_that_does_not_fit() {
+    let bench = bench();
+    let extended = bench.qp.extended().unwrap();
+    let (short, long) = ([InlineSlice::new(&[0; 64])], [InlineSlice::new(&[0; 65])]);
+    let pieces = [InlineSlice::new(&[]); 33];
+    for unfit in [&long[..], &pieces[..]] {
+        let mut chain = [
+            SendRequest::send_inline(0, &short).signaled(),
+            SendRequest::send_inline(1, unfit).signaled(),
+            SendRequest::send_inline(2, &short).signaled(),
+        ];
+        let error = extended.post_send_chain(&mut chain).unwrap_err();
+        assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, Some(1)));
+        assert_eq!(bench.polled(), [0]);
+        assert_eq!(extended.post_send(&chain[1]).unwrap_err().accepted(), Some(0));
+    }
+    extended.post_send_chain::<[SendRequest; 0]>(&mut []).unwrap();
+    assert_eq!(bench.polled(), []);
+}
+
+#[test]
+fn a_provider_without_the_extended_interface_is_unsupported_or_makes_plain_queue_pairs() {
+    let bench = Bench::new();
+    assert!(bench.qp.extended().is_none());
+    let builder = || QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq);
+    for errno in [libc::EOPNOTSUPP, libc::ENOSYS] {
+        bench.provider.fail("ibv_create_qp_ex", errno);
+        assert!(matches!(builder().require_extended().build(), Err(Error::Unsupported { .. })));
+        bench.provider.fail("ibv_create_qp_ex", errno);
+        let qp = builder().prefer_extended().build().unwrap();
+        assert!(qp.extended().is_none());
+        connect(&qp);
+        qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap();
+        assert_eq!(bench.polled(), [1]);
+    }
+    // A builder that is asked for and not there is as good as none at all.
+    bench.provider.lack_builders();
+    assert!(matches!(builder().require_extended().build(), Err(Error::Unsupported { .. })));
+    bench.provider.lack_builders();
+    assert!(builder().prefer_extended().build().unwrap().extended().is_none());
+    assert!(builder().prefer_extended().build().unwrap().extended().is_some());
+    // Other errors are not covered up.
+    bench.provider.fail("ibv_create_qp_ex", libc::ENOMEM);
+    let error = builder().prefer_extended().build().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+}
+
+/// A queue with the fields, and a queue pair on it.
+fn extended_queue<F: CompletionFields>(provider: &NullProvider) -> (ExtendedCompletionQueue<F>, QueuePair<Rc>) {
+    let context = provider.open();
+    let pd = context.create_protection_domain().unwrap();
+    let channel = context.create_completion_channel().unwrap();
+    let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build_extended::<F>().unwrap();
+    let qp = QueuePair::builder(&pd, cq.as_completion_queue(), cq.as_completion_queue()).build().unwrap();
+    connect(&qp);
+    (cq, qp)
+}
+
+#[test]
+fn a_completion_has_the_fields_that_were_asked_for() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<Fields>(&provider);
+    assert!(cq.poll().unwrap().is_none());
+    for wr_id in 0..3 {
+        qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).unwrap();
+    }
+    for wr_id in 0..2 {
+        let completion = cq.poll().unwrap().unwrap();
+        assert_eq!((completion.wr_id(), completion.status()), (wr_id, WorkCompletionStatus::SUCCESS));
+        let expected = (WorkCompletionOpcode::SEND, 0, None, qp.qp_num(), TIMESTAMP);
+        assert_eq!(completion.success().unwrap(), expected);
+    }
+    // The plain way finds what is left.
+    let mut room = [WorkCompletion::default(); 4];
+    assert_eq!(cq.as_completion_queue().poll(&mut room).unwrap()[0].wr_id(), 2);
+    assert!(cq.clone().poll().unwrap().is_none());
+    provider.assert_no_violation();
+}
+
+#[test]
+fn no_fields_are_enough_to_know_what_completed() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<()>(&provider);
+    qp.post_send(&SendRequest::send(5, &[]).signaled()).unwrap();
+    let completion = cq.poll().unwrap().unwrap();
+    assert_eq!((completion.wr_id(), completion.success().unwrap()), (5, ()));
+}
+
+#[test]
+fn a_failed_completion_names_its_queue_pair_and_no_fields() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<(ByteLen,)>(&provider);
+    for (status, expected) in [
+        (ffi::ibv_wc_status::IBV_WC_WR_FLUSH_ERR.0, WorkCompletionStatus::WORK_REQUEST_FLUSHED),
+        (99, WorkCompletionStatus::from_raw(99)),
+    ] {
+        provider.complete_with(status, 77);
+        qp.post_send(&SendRequest::send(5, &[]).signaled()).unwrap();
+        let completion = cq.poll().unwrap().unwrap();
+        assert_eq!(completion.status(), expected);
+        let error = completion.success().unwrap_err();
+        assert_eq!((error.wr_id, error.status, error.qp_num), (5, expected, qp.qp_num()));
+    }
+}
+
+#[test]
+fn a_wait_finds_what_was_there_and_what_comes_later() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<(Opcode,)>(&provider);
+    qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap();
+    assert_eq!(cq.wait(Some(LONG)).unwrap().unwrap().wr_id(), 1);
+    assert!(cq.wait(Some(std::time::Duration::from_millis(1))).unwrap().is_none());
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| cq.wait(Some(LONG)).unwrap().unwrap().wr_id());
+        qp.post_send(&SendRequest::send(2, &[]).signaled()).unwrap();
+        assert_eq!(waiter.join().unwrap(), 2);
+    });
+    provider.assert_no_violation();
+}
+
+#[test]
+fn a_poll_that_fails_tells_the_error_number() {
+    let provider = NullProvider::new();
+    let (cq, _qp) = extended_queue::<()>(&provider);
+    for (returned, errno) in [(libc::EIO, libc::EIO), (-libc::ENODEV, libc::ENODEV), (i32::MIN, i32::MAX)] {
+        provider.fault("ibv_start_poll", Fault { errno, returns: Some(returned) });
+        assert_eq!(cq.poll().unwrap_err().raw_os_error(), errno);
+    }
+    assert!(cq.poll().unwrap().is_none());
+    provider.assert_no_violation();
+}
+
+#[test]
+fn fields_that_the_provider_lacks_are_unsupported() {
+    let provider = NullProvider::new();
+    let context = provider.open();
+    let builder = || CompletionQueueBuilder::new(&context, 64);
+    assert!(matches!(builder().build_extended::<(WallClock,)>(), Err(Error::Unsupported { .. })));
+    provider.lack_readers();
+    assert!(matches!(builder().build_extended::<(ByteLen,)>(), Err(Error::Unsupported { .. })));
+    provider.fail("ibv_create_cq_ex", libc::ENOMEM);
+    assert_eq!(builder().build_extended::<()>().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+    drop(context);
+    provider.assert_clean();
+}
