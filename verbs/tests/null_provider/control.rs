@@ -22,7 +22,8 @@ use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
 /// A completion queue, and what the plain data path needs of it.
 #[repr(C)]
 pub(super) struct CompletionQueue {
-    pub(super) cq: ffi::ibv_cq,
+    // It begins as an `ibv_cq`, which is all that there is of a plain one.
+    pub(super) cq: ffi::ibv_cq_ex,
     pub(super) ring: Ring,
     pub(super) stage: Stage,
 }
@@ -159,7 +160,7 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ffi::ibv_comp_channe
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_cq(
+pub(super) unsafe extern "C" fn ibv_create_cq(
     context: *mut ffi::ibv_context,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -181,7 +182,7 @@ unsafe extern "C" fn ibv_create_cq(
         return ptr::null_mut();
     }
     // SAFETY: all zeroes are a valid structure.
-    let mut cq: ffi::ibv_cq = unsafe { mem::zeroed() };
+    let mut cq: ffi::ibv_cq_ex = unsafe { mem::zeroed() };
     cq.context = context;
     cq.channel = channel;
     cq.cq_context = cq_context;

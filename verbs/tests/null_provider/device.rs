@@ -14,7 +14,7 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, set_errno};
-use super::{DataPath, checked, completion_queue, domains, extended, plain, srq};
+use super::{DataPath, checked, completion_queue, domains, extended, extended_cq, plain, srq};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -150,6 +150,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         DataPath::Plain(polls) => {
             plain::install(&mut context.ops, polls);
             extended::install(&mut verbs);
+            extended_cq::install(&mut verbs);
         }
     }
     completion_queue::install(&mut verbs);

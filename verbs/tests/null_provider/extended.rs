@@ -44,7 +44,7 @@ unsafe extern "C" fn create_qp_ex(
     // SAFETY: the domain and the queues are those of the caller.
     let qp = unsafe { ibv_create_qp(extended.pd, &mut plain) };
     extended.cap = plain.cap;
-    let with_table = ffi::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0 as u32;
+    let with_table = ffi::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
     if !qp.is_null() && extended.comp_mask & with_table != 0 {
         // SAFETY: the queue pair was made just now.
         let pair = unsafe { &mut *qp.cast::<QueuePair>() };

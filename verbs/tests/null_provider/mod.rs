@@ -7,7 +7,8 @@
 //! * the *checked* one, for tests of the crate's logic: requests may name live regions only, a queue can be full, and each
 //!   call can be told to fail;
 //! * the *plain* one, of a few instructions, on which the crate's own instructions can be counted and timed. It checks nothing,
-//!   and a queue that is not polled forgets its oldest completions. Its queue pairs can be extended ones.
+//!   and a queue that is not polled forgets its oldest completions. Its queues and queue pairs can
+//!   be extended ones.
 //!
 //! It watches what it is called with: an object that is destroyed twice, too early or not at all, one that is used after it
 //! was destroyed, and a queue that is destroyed while events are not acked (for which libibverbs would wait for ever). No
@@ -21,6 +22,7 @@ mod device;
 mod domains;
 mod events;
 mod extended;
+mod extended_cq;
 mod plain;
 mod srq;
 mod state;

@@ -92,6 +92,23 @@ impl Ring {
         self.tail = self.tail.wrapping_add(1);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Takes the oldest entry.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Entry {
+        self.head = self.head.wrapping_add(1);
+        self.taken()
+    }
+
+    /// What was taken last.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> Entry {
+        self.entries[self.head.wrapping_sub(1) as usize % ROOM]
+    }
+
     #[inline(always)]
     fn pop_into(&mut self, completion: *mut ffi::ibv_wc) {
         let entry = &self.entries[self.head as usize % ROOM];
