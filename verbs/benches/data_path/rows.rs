@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::loops::ours::{self, CHAIN};
-use crate::loops::{posts, prepared, waits};
+use crate::loops::{extended_polls, posts, prepared, waits};
 use crate::null_provider::Polls;
 
 /// An operation, in Rust and in C.
@@ -67,12 +67,57 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     post("post receive, prepared", prepared::receive, c"c_prepared_receive"),
     chain("post receive, prepared, chain of 16, each", prepared::receive_chain, c"c_prepared_receive_chain"),
+    post("post SEND, extended", posts::extended::send, c"c_wr_send"),
+    chain("post SEND, extended, chain of 16, each", posts::extended::send_chain, c"c_wr_send_chain"),
+    post("post inline SEND, extended", posts::extended::inline_send, c"c_wr_inline_send"),
+    chain(
+        "post inline SEND, extended, chain of 16, each",
+        posts::extended::inline_send_chain,
+        c"c_wr_inline_send_chain",
+    ),
+    post("post RDMA WRITE, extended", posts::extended::write, c"c_wr_write"),
+    chain("post RDMA WRITE, extended, chain of 16, each", posts::extended::write_chain, c"c_wr_write_chain"),
+    post("post inline RDMA WRITE, extended", posts::extended::inline_write, c"c_wr_inline_write"),
+    chain(
+        "post inline RDMA WRITE, extended, chain of 16, each",
+        posts::extended::inline_write_chain,
+        c"c_wr_inline_write_chain",
+    ),
+    post("post RDMA READ, extended", posts::extended::read, c"c_wr_read"),
+    chain("post RDMA READ, extended, chain of 16, each", posts::extended::read_chain, c"c_wr_read_chain"),
+    post("post atomic compare-and-swap, extended", posts::extended::atomic, c"c_wr_atomic"),
+    chain(
+        "post atomic compare-and-swap, extended, chain of 16, each",
+        posts::extended::atomic_chain,
+        c"c_wr_atomic_chain",
+    ),
+    post("post SEND, prepared, extended", prepared::extended::send, c"c_wr_send"),
+    chain("post SEND, prepared, extended, chain of 16, each", prepared::extended::send_chain, c"c_wr_send_chain"),
+    post("post RDMA WRITE, prepared, extended", prepared::extended::write, c"c_wr_write"),
+    chain(
+        "post RDMA WRITE, prepared, extended, chain of 16, each",
+        prepared::extended::write_chain,
+        c"c_wr_write_chain",
+    ),
+    post("post RDMA READ, prepared, extended", prepared::extended::read, c"c_wr_read"),
+    chain("post RDMA READ, prepared, extended, chain of 16, each", prepared::extended::read_chain, c"c_wr_read_chain"),
+    post("post atomic compare-and-swap, prepared, extended", prepared::extended::atomic, c"c_wr_atomic"),
+    chain(
+        "post atomic compare-and-swap, prepared, extended, chain of 16, each",
+        prepared::extended::atomic_chain,
+        c"c_wr_atomic_chain",
+    ),
     row("poll empty queue", Polls::Empty, ours::poll_empty, c"c_poll_empty"),
     row("poll 1", Polls::Full, ours::poll_full::<1>, c"c_poll_1"),
     Row { done: 16, ..row("poll 16", Polls::Full, ours::poll_full::<16>, c"c_poll_16") },
     Row { done: 64, ..row("poll 64", Polls::Full, ours::poll_full::<64>, c"c_poll_64") },
+    row("poll empty queue, extended", Polls::Empty, extended_polls::poll_empty, c"c_extended_poll_empty"),
+    row("poll 1, extended", Polls::Full, extended_polls::poll_full::<1>, c"c_extended_poll_1"),
+    Row { done: 16, ..row("poll 16, extended", Polls::Full, extended_polls::poll_full::<16>, c"c_extended_poll_16") },
+    Row { done: 64, ..row("poll 64, extended", Polls::Full, extended_polls::poll_full::<64>, c"c_extended_poll_64") },
     row("post SEND and poll", Polls::Posted, ours::send, c"c_send"),
     row("post RDMA WRITE and poll", Polls::Posted, ours::write, c"c_write"),
+    row("post RDMA WRITE and poll, extended", Polls::Posted, extended_polls::write, c"c_wr_write_polled"),
     row("post RDMA READ and poll", Polls::Posted, ours::read, c"c_read"),
     row("post fetch-and-add and poll", Polls::Posted, ours::fetch_and_add, c"c_fetch_and_add"),
     row("post inline SEND and poll", Polls::Posted, ours::send_inline, c"c_send_inline"),

@@ -16,6 +16,8 @@
 struct fixture {
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
+	struct ibv_qp *extended;
+	struct ibv_cq_ex *extended_cq;
 	char *buffer;
 	uint64_t remote_addr;
 	uint32_t lkey;

@@ -22,6 +22,8 @@ static MESSAGES: [u8; PART * PARTS] = [0; PART * PARTS];
 pub(crate) struct Objects {
     pub(super) qp: QueuePair<Rc>,
     pub(super) cq: CompletionQueue,
+    extended: QueuePair<Rc>,
+    pub(super) extended_cq: ExtendedCompletionQueue<(completion_field::ByteLen,)>,
     pub(super) region: MemoryRegion<Vec<u8>>,
     pub(super) remote: RemoteSlice,
     _provider: NullProvider,
@@ -34,21 +36,36 @@ impl Objects {
         let pd = context.create_protection_domain().unwrap();
         let channel = context.create_completion_channel().unwrap();
         let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build().unwrap();
-        let qp = QueuePair::builder(&pd, &cq, &cq).max_inline_data(PART as u32).build().unwrap();
+        let extended_cq = CompletionQueueBuilder::new(&context, 64).build_extended().unwrap();
+        let builder = |cq: &CompletionQueue| QueuePair::builder(&pd, cq, cq).max_inline_data(PART as u32);
+        let qp = builder(&cq).build().unwrap();
+        let extended = builder(extended_cq.as_completion_queue()).require_extended().build().unwrap();
         let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
         let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
-        Self { qp, cq, region, remote, _provider: provider }
+        Self { qp, cq, extended, extended_cq, region, remote, _provider: provider }
     }
 
     pub(crate) fn for_c(&self) -> theirs::Fixture {
         theirs::Fixture {
             qp: self.qp.as_raw(),
             cq: self.cq.as_raw(),
+            extended: self.extended.as_raw(),
+            extended_cq: self.extended_cq.as_raw(),
             buffer: self.region.as_ptr(),
             remote_addr: self.remote.address(),
             lkey: self.region.lkey(),
             rkey: self.remote.rkey(),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn plain(&self) -> &QueuePair<Rc> {
+        &self.qp
+    }
+
+    #[inline(always)]
+    pub(super) fn extended(&self) -> ExtendedSend<'_, Rc> {
+        self.extended.extended().unwrap()
     }
 
     #[inline(always)]

@@ -7,21 +7,27 @@ use verbs::*;
 
 use super::ours::{CHAIN, Objects, PART, WORD, range};
 
-/// The loops of an operation: one request at a time, and a chain. What it is on has `$length` bytes.
+/// The loops of an operation, through one of the interfaces of a queue pair: one request at a time, and a chain. What it is on has
+/// `$length` bytes.
 macro_rules! prepared {
-    ($one:ident, $chain:ident, $length:expr, |$objects:ident, $slices:ident| $request:expr, $post:ident, $post_chain:ident) => {
+    (
+        $queue:ident.$post:ident, $post_chain:ident,
+        $one:ident, $chain:ident, $length:expr, |$objects:ident, $slices:ident| $request:expr
+    ) => {
         pub(crate) fn $one($objects: &Objects, count: u64) -> Result<u64> {
+            let queue = $objects.$queue();
             let $slices = [$objects.region.hold(range(0, $length))?];
             let mut request = $request;
             for i in 0..count {
                 request.set_wr_id(i);
                 request.set_range(0, range(i, $length))?;
-                $objects.qp.$post(&request)?;
+                queue.$post(&request)?;
             }
             Ok(count)
         }
 
         pub(crate) fn $chain($objects: &Objects, count: u64) -> Result<u64> {
+            let queue = $objects.$queue();
             let mut requests: [_; CHAIN] = array::from_fn(|_| {
                 let $slices = [$objects.region.hold(range(0, $length)).unwrap()];
                 $request
@@ -31,27 +37,40 @@ macro_rules! prepared {
                     request.set_wr_id(k);
                     request.set_range(0, range(k, $length))?;
                 }
-                $objects.qp.$post_chain(&mut requests)?;
+                queue.$post_chain(&mut requests)?;
             }
             Ok(count)
         }
     };
-    ($one:ident, $chain:ident, $length:expr, |$objects:ident, $slices:ident| $request:expr) => {
-        prepared!($one, $chain, $length, |$objects, $slices| $request.signaled(), post_prepared_send, post_send_chain);
+}
+
+/// The loops of all operations of a send queue.
+macro_rules! operations {
+    ($queue:ident) => {
+        prepared!($queue.post_prepared_send, post_send_chain, send, send_chain, PART, |objects, slices| {
+            PreparedSend::send(0, slices).signaled()
+        });
+        prepared!($queue.post_prepared_send, post_send_chain, write, write_chain, PART, |objects, slices| {
+            PreparedSend::rdma_write(0, slices, objects.remote).signaled()
+        });
+        prepared!($queue.post_prepared_send, post_send_chain, read, read_chain, PART, |objects, slices| {
+            PreparedSend::rdma_read(0, slices, objects.remote).signaled()
+        });
+        prepared!($queue.post_prepared_send, post_send_chain, atomic, atomic_chain, WORD, |objects, slices| {
+            PreparedSend::compare_and_swap(0, slices, objects.remote, 0, 1).signaled()
+        });
     };
 }
 
-prepared!(send, send_chain, PART, |objects, slices| PreparedSend::send(0, slices));
-prepared!(write, write_chain, PART, |objects, slices| PreparedSend::rdma_write(0, slices, objects.remote));
-prepared!(read, read_chain, PART, |objects, slices| PreparedSend::rdma_read(0, slices, objects.remote));
-prepared!(atomic, atomic_chain, WORD, |objects, slices| {
-    PreparedSend::compare_and_swap(0, slices, objects.remote, 0, 1)
+operations!(plain);
+
+prepared!(plain.post_prepared_receive, post_receive_chain, receive, receive_chain, PART, |objects, slices| {
+    PreparedReceive::new(0, slices)
 });
-prepared!(
-    receive,
-    receive_chain,
-    PART,
-    |objects, slices| PreparedReceive::new(0, slices),
-    post_prepared_receive,
-    post_receive_chain
-);
+
+/// The same through `ibv_qp_ex`; the C is in extended.c.
+pub(crate) mod extended {
+    use super::*;
+
+    operations!(extended);
+}

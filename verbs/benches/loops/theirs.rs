@@ -15,6 +15,8 @@ use verbs::ffi;
 pub(crate) struct Fixture {
     pub(crate) qp: *mut ffi::ibv_qp,
     pub(crate) cq: *mut ffi::ibv_cq,
+    pub(crate) extended: *mut ffi::ibv_qp,
+    pub(crate) extended_cq: *mut ffi::ibv_cq_ex,
     pub(crate) buffer: *mut u8,
     pub(crate) remote_addr: u64,
     pub(crate) lkey: u32,
@@ -31,7 +33,7 @@ pub(crate) fn compile(folder: &Path, optimisation: &str) -> PathBuf {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut command = Command::new(&compiler);
     command.args(["-std=gnu11", optimisation, "-fPIC", "-shared", "-o"]).arg(&object);
-    command.args(["loops.c", "posts.c", "prepared.c", "waits.c"].map(|name| sources.join(name)));
+    command.args(["extended.c", "loops.c", "posts.c", "prepared.c", "waits.c"].map(|name| sources.join(name)));
     if let Ok(folder) = env::var("IBVERBS_INCLUDE_DIR") {
         command.arg("-I").arg(folder);
     }

@@ -1,9 +1,8 @@
-//! Extended completion queues, on both data paths: `ibv_create_cq_ex`, and `ibv_start_poll` to `ibv_end_poll`.
+//! Extended completion queues: `ibv_create_cq_ex`, and `ibv_start_poll` to `ibv_end_poll` of the data path that checks.
 //!
 //! # Safety
 //!
-//! Queues are the provider's own; the functions are called in the order that the manual page says. On the plain data path a queue is
-//! used by one thread.
+//! Queues are the provider's own; the functions are called in the order that the manual page says.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -12,11 +11,10 @@ use verbs::ffi;
 use verbs::ffi::ibv_create_cq_wc_flags as Flags;
 
 use super::DataPath;
-use super::checked;
 use super::control::{CompletionQueue, ibv_create_cq};
 use super::device::shared;
-use super::plain::{Entry, QP_NUM};
 use super::state::{Kind, set_errno};
+use super::{checked, extended_cq};
 
 /// What this provider's completions can tell.
 const FIELDS: u32 = Flags::IBV_WC_EX_WITH_BYTE_LEN.0
@@ -58,10 +56,9 @@ unsafe extern "C" fn create_cq_ex(
             cq.start_poll = Some(checked_start);
             cq.end_poll = Some(checked_end);
         }
-        DataPath::Plain(_) => {
-            cq.start_poll = Some(plain_start);
-            cq.next_poll = Some(plain_next);
-            cq.end_poll = Some(plain_end);
+        DataPath::Plain(polls) => {
+            extended_cq::fill(cq, polls);
+            return cq;
         }
     }
     cq.read_vendor_err = Some(read_vendor_err);
@@ -75,39 +72,6 @@ unsafe extern "C" fn create_cq_ex(
     cq.read_completion_ts = asked(Flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
     cq
 }
-
-/// # Safety
-///
-/// As the file says.
-#[inline(always)]
-unsafe fn open_plain(cq: *mut ffi::ibv_cq_ex) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe {
-        let queue = &mut *cq.cast::<CompletionQueue>();
-        match queue.ring.pop() {
-            Some(Entry { wr_id, opcode, length }) => {
-                queue.cq.wr_id = wr_id;
-                queue.cq.status = ffi::ibv_wc_status::IBV_WC_SUCCESS;
-                queue.entry.opcode.0 = opcode;
-                queue.entry.byte_len = length;
-                0
-            }
-            None => libc::ENOENT,
-        }
-    }
-}
-
-unsafe extern "C" fn plain_start(cq: *mut ffi::ibv_cq_ex, _attributes: *mut ffi::ibv_poll_cq_attr) -> c_int {
-    // SAFETY: as the file says.
-    unsafe { open_plain(cq) }
-}
-
-unsafe extern "C" fn plain_next(cq: *mut ffi::ibv_cq_ex) -> c_int {
-    // SAFETY: as the file says.
-    unsafe { open_plain(cq) }
-}
-
-unsafe extern "C" fn plain_end(_cq: *mut ffi::ibv_cq_ex) {}
 
 unsafe extern "C" fn checked_start(cq: *mut ffi::ibv_cq_ex, _attributes: *mut ffi::ibv_poll_cq_attr) -> c_int {
     // SAFETY: as the file says.
@@ -162,7 +126,7 @@ readers! {
     read_byte_len: u32 = |entry| entry.byte_len;
     // SAFETY: both members of the union are integers.
     read_imm_data: u32 = |entry| unsafe { entry.__bindgen_anon_1.imm_data };
-    read_qp_num: u32 = |entry| if entry.qp_num == 0 { QP_NUM } else { entry.qp_num };
+    read_qp_num: u32 = |entry| entry.qp_num;
     read_wc_flags: u32 = |entry| entry.wc_flags;
     read_completion_ts: u64 = |_entry| TIMESTAMP;
 }

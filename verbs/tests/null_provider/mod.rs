@@ -22,6 +22,7 @@ mod device;
 mod domains;
 mod events;
 mod extended;
+mod extended_cq;
 mod extended_queue;
 mod plain;
 mod srq;

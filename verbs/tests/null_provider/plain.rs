@@ -92,13 +92,21 @@ impl Ring {
         self.tail = self.tail.wrapping_add(1);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Takes the oldest entry.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> Option<Entry> {
-        let entry = self.entries[self.head as usize % ROOM];
-        (self.head != self.tail).then(|| {
-            self.head = self.head.wrapping_add(1);
-            entry
-        })
+    pub(super) fn take(&mut self) -> Entry {
+        self.head = self.head.wrapping_add(1);
+        self.taken()
+    }
+
+    /// What was taken last.
+    #[inline(always)]
+    pub(super) fn taken(&self) -> Entry {
+        self.entries[self.head.wrapping_sub(1) as usize % ROOM]
     }
 
     #[inline(always)]
