@@ -8,6 +8,7 @@
 //!   copied, so nothing of it is used after `ibv_end_poll`.
 #![allow(unsafe_code)]
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::hint::unreachable_unchecked;
 use std::marker::PhantomData;
@@ -107,11 +108,10 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
     #[inline]
     pub fn poll(&self) -> Result<Option<ExtendedCompletion<F>>, PollError> {
         let cq = self.cq.as_ptr();
-        let mut attributes = ffi::ibv_poll_cq_attr { comp_mask: 0 };
         // SAFETY: the queue is alive, and the functions are there. Fields are read of an entry that is open, and the queue is ended if it
         // was started.
         unsafe {
-            let code = call!(cq.start_poll(&mut attributes));
+            let code = call!(cq.start_poll(NO_ATTRIBUTES.0.get()));
             if code != 0 {
                 return none_or_error(code);
             }
@@ -146,6 +146,14 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
         self.cq.as_ptr()
     }
 }
+
+/// What polls are begun with. It has no field that a provider would write to.
+struct Attributes(UnsafeCell<ffi::ibv_poll_cq_attr>);
+
+// SAFETY: nobody writes to it.
+unsafe impl Sync for Attributes {}
+
+static NO_ATTRIBUTES: Attributes = Attributes(UnsafeCell::new(ffi::ibv_poll_cq_attr { comp_mask: 0 }));
 
 #[cold]
 fn none_or_error<C>(code: i32) -> Result<Option<C>, PollError> {

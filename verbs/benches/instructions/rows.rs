@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::loops::{extended_polls, ours, posts};
+use crate::loops::{extended_polls, ours};
 use crate::null_provider::Polls;
 
 /// What a row may cost.
@@ -54,10 +54,6 @@ pub(crate) const ROWS: &[Row] = &[
     // The difference is what it costs to know of each slot where it is; the C program trusts itself.
     chain("receives in slots, 16 refilled, each", ours::receive_slots, c"c_receive_slots", 1.30),
     post("extended: post RDMA WRITE and poll", extended_polls::write, c"c_wr_write_polled", 1.05),
-    Row {
-        operations: ours::CHAIN as u64,
-        ..post("extended: post a chain of 16, each", posts::extended::write_chain, c"c_wr_write_chain", 1.05)
-    },
     Row { polls: Polls::Full, done: 16, ..post("poll of 16 completions", ours::poll_full::<16>, c"c_poll_16", 1.00) },
     Row {
         polls: Polls::Empty,

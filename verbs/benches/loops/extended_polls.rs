@@ -10,7 +10,7 @@ pub(crate) fn write(objects: &Objects, count: u64) -> Result<u64> {
     for i in 0..count {
         let slices = &[objects.part(i)?];
         queue.post_send(&SendRequest::rdma_write(i, slices, objects.remote).signaled())?;
-        while let Some(completion) = objects.extended_cq.poll()? {
+        if let Some(completion) = objects.extended_cq.poll()? {
             completion.success()?;
             done += 1;
         }
