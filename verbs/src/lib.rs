@@ -60,6 +60,22 @@
 //! [`MemoryRegion`] owns its buffer and hands out copies, not slices; a region of atomics can be shared as atomics. That is
 //! why posting is safe and needs no bookkeeping: whatever arrives whenever breaks no promise of Rust's.
 //!
+//! # Ways to post
+//!
+//! All of them take no lock of their own, allocate nothing and ring one doorbell a call. `cargo bench -p verbs --bench instructions` has
+//! the figures.
+//!
+//! | what is posted | by |
+//! |---|---|
+//! | a request | a [`SendRequest`], built where it is posted; [`ReceiveRequest`] |
+//! | bytes of the program's own, copied while posting | [`SendRequest::send_inline`] and the like |
+//! | the same request again, with other values | [`PreparedSend`], [`PreparedReceive`] |
+//! | several requests | an array or vector of those: [`post_send_chain`](QueuePair::post_send_chain) |
+//! | as many as there happen to be | a [`SendBatch`] |
+//! | many sends, few completions | through a [`SelectiveSignaling`], which knows the free slots |
+//! | receives of one size, again and again | [`ReceiveSlots`] |
+//! | through `ibv_wr_start` | [`QueuePair::extended`]; completions with more fields: [`ExtendedCompletionQueue`] |
+//!
 //! # Threads
 //!
 //! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
