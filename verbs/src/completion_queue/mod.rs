@@ -127,7 +127,7 @@ impl CompletionQueueBuilder {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`]: the channel comes from another [`Context`].
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the channel comes from another [`Context`].
     /// * `EINVAL`: there are too many entries or none, or there is no such completion vector.
     /// * `ENOMEM`: the device has no more queues, or no memory.
     ///
@@ -148,7 +148,7 @@ impl CompletionQueueBuilder {
     /// # Errors
     ///
     /// * As those of [`build`](Self::build).
-    /// * [`Error::Unsupported`]: the provider has no such queues, or lacks one of the fields.
+    /// * [`Error::Unsupported`](crate::Error::Unsupported): the provider has no such queues, or lacks one of the fields.
     ///
     /// # References
     ///

@@ -113,7 +113,7 @@ impl<'a> SendRequest<'a, Rc> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: the operation is no atomic one.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): the operation is no atomic one.
     #[inline]
     pub fn set_operands(&mut self, compare_add: u64, swap: u64) -> Result<()> {
         match self.opcode() {
