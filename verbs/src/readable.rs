@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! `poll` is given one structure, which outlives the call.
+//! `poll` is given one structure, which outlives the call; `fcntl` is given a descriptor that is open.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::returns::Errno;
+use crate::returns::{Errno, minus_one_and_errno};
 
 /// Waits until `fd`, which errors call `what`, is readable. `false`: it was not until `timeout` was over, or a signal came.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>, what: &str) -> Result<bool> {
@@ -27,4 +27,16 @@ pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>, what:
             errno => Err(Errno(errno).of("poll", what)),
         },
     }
+}
+
+/// Has reads of `fd` fail with `EAGAIN` where they would wait.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open.
+    let code = unsafe {
+        match libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) {
+            -1 => -1,
+            flags => libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK),
+        }
+    };
+    minus_one_and_errno(code)
 }
