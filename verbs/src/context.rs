@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use crate::object_id::Objects;
 use crate::port::PortAttributes;
-use crate::returns::zero_or_errno;
+use crate::returns::{Errno, zero_or_errno};
 
 struct Inner {
     context: NonNull<ffi::ibv_context>,
@@ -106,6 +106,47 @@ impl Context {
         })?;
         // SAFETY: all zeroes are a valid structure, and libibverbs wrote valid fields over them.
         Ok(PortAttributes { attributes: unsafe { attributes.assume_init() } })
+    }
+
+    /// `ibv_query_port_speed`: how fast a port is in fact, in Mbit/s: several links taken together, or part of one. Ports count
+    /// from 1.
+    ///
+    /// # Errors
+    ///
+    /// * `EINVAL`: the device has no such port.
+    /// * [`Error::Unsupported`]: the provider or the kernel does not tell, or the crate was built with rdma-core before release 62.
+    ///   [`link_rate_mbps`](PortAttributes::link_rate_mbps) is told by all.
+    ///
+    /// # References
+    ///
+    /// [ibv_query_port_speed(3)](https://man7.org/linux/man-pages/man3/ibv_query_port_speed.3.html)
+    #[doc(alias = "ibv_query_port_speed")]
+    pub fn port_speed_mbps(&self, port: u8) -> Result<u64> {
+        // The verb has units of 100 Mbit/s.
+        self.port_speed(port)
+            .map(|speed| speed.saturating_mul(100))
+            .map_err(|errno| errno.of("ibv_query_port_speed", format_args!("{}, port {port}", self.device().name())))
+    }
+
+    #[cfg(rdma_core_62)]
+    fn port_speed(&self, port: u8) -> Result<u64, Errno> {
+        let mut speed = 0;
+        // SAFETY: the context is open, and `speed` outlives the call.
+        zero_or_errno(unsafe { ffi::ibv_query_port_speed(self.as_raw(), port.into(), &mut speed) })?;
+        Ok(speed)
+    }
+
+    #[cfg(not(rdma_core_62))]
+    fn port_speed(&self, _port: u8) -> Result<u64, Errno> {
+        Err(Errno(libc::EOPNOTSUPP))
+    }
+
+    /// How many interrupt vectors there are for completions, for
+    /// [`CompletionQueueBuilder::comp_vector`](crate::CompletionQueueBuilder::comp_vector).
+    #[doc(alias = "num_comp_vectors")]
+    pub fn completion_vectors(&self) -> u32 {
+        // SAFETY: the context is open, and the field does not change.
+        u32::try_from(unsafe { self.inner.context.as_ref().num_comp_vectors }).unwrap_or(0)
     }
 
     pub(crate) fn objects(&self) -> &Objects {

@@ -2,7 +2,9 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
+use std::time::Duration;
 
+use crate::device_capabilities::{AtomicCapability, DeviceCapabilities};
 use crate::ffi;
 use crate::gid::Guid;
 
@@ -50,6 +52,8 @@ impl DeviceAttributes {
         max_qp_rd_atom = max_qp_rd_atom;
         /// How many RDMA READs and atomics of its own a queue pair can have under way.
         max_qp_init_rd_atom = max_qp_init_rd_atom;
+        /// How many RDMA READs and atomics of peers the device can have under way in all.
+        max_res_rd_atom = max_res_rd_atom;
         /// How many memory windows.
         max_memory_windows = max_mw;
         /// How many address handles.
@@ -60,6 +64,12 @@ impl DeviceAttributes {
         max_srq_work_requests = max_srq_wr;
         /// How many scatter/gather entries in a request of a shared receive queue.
         max_srq_sge = max_srq_sge;
+        /// How many multicast groups.
+        max_multicast_groups = max_mcast_grp;
+        /// How many queue pairs in a multicast group.
+        max_multicast_group_queue_pairs = max_mcast_qp_attach;
+        /// How many queue pairs in multicast groups, in all.
+        max_multicast_queue_pairs = max_total_mcast_qp_attach;
     }
 
     /// The version of the firmware; empty where there is none.
@@ -81,6 +91,33 @@ impl DeviceAttributes {
     /// The largest memory region, in bytes.
     pub fn max_memory_region_size(&self) -> u64 {
         self.attributes.max_mr_size
+    }
+
+    /// The page sizes that regions can have, a bit each.
+    pub fn page_sizes(&self) -> u64 {
+        self.attributes.page_size_cap
+    }
+
+    /// What the device can do, as far as 32 bits tell.
+    pub fn capabilities(&self) -> DeviceCapabilities {
+        DeviceCapabilities::from_bits_retain(self.attributes.device_cap_flags.into())
+    }
+
+    /// Towards whom atomic operations are atomic.
+    pub fn atomic_capability(&self) -> AtomicCapability {
+        AtomicCapability::from_raw(self.attributes.atomic_cap.0)
+    }
+
+    /// How long the device takes to acknowledge a message at most. `None`: the wire's code for it is beyond the scale.
+    pub fn local_ack_delay(&self) -> Option<Duration> {
+        // The scale of the acknowledgement timeout, but 0 is 4.096 us.
+        let code = u32::from(self.attributes.local_ca_ack_delay);
+        (code < 32).then(|| Duration::from_nanos(4096 << code))
+    }
+
+    /// The version of the hardware.
+    pub fn hardware_version(&self) -> u32 {
+        self.attributes.hw_ver
     }
 
     /// The vendor's IEEE identifier, 24 bits.
@@ -125,6 +162,8 @@ impl fmt::Debug for DeviceAttributes {
             .field("max_queue_pair_work_requests", &self.max_queue_pair_work_requests())
             .field("max_sge", &self.max_sge())
             .field("max_cqe", &self.max_cqe())
+            .field("capabilities", &self.capabilities())
+            .field("atomic_capability", &self.atomic_capability())
             .finish_non_exhaustive()
     }
 }

@@ -97,10 +97,12 @@ mod completion_queue;
 mod context;
 mod device;
 mod device_attributes;
+mod device_capabilities;
 mod dispatch;
 mod endpoint;
 mod error;
 mod extended_completion_queue;
+mod extended_device_attributes;
 mod gid;
 mod gid_table;
 mod held_slice;
@@ -112,8 +114,10 @@ mod memory_region;
 mod object_id;
 mod open_enum;
 mod parent_domain;
+mod partition_key;
 mod poll_error;
 mod port;
+mod port_link;
 mod post_error;
 mod prepared_receive;
 mod prepared_send;
@@ -151,9 +155,13 @@ pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
 pub use context::Context;
 pub use device::{Device, DeviceList, NodeType, TransportType, devices};
 pub use device_attributes::DeviceAttributes;
+pub use device_capabilities::{AtomicCapability, DeviceCapabilities};
 pub use endpoint::{Endpoint, LocalEndpoint};
 pub use error::{Error, Result};
 pub use extended_completion_queue::{ExtendedCompletion, ExtendedCompletionQueue};
+pub use extended_device_attributes::{
+    ExtendedDeviceAttributes, ModerationLimits, OnDemandOperations, OnDemandPaging, PacketPacing, PciAtomics,
+};
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use held_slice::HeldSlice;
@@ -163,14 +171,17 @@ pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
 pub use memory_region::{MemoryRegion, RegisterError};
 pub use object_id::ObjectId;
+pub use partition_key::PartitionKey;
 pub use poll_error::PollError;
 pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
+pub use port_link::{LinkSpeed, LinkWidth, PhysicalState, PortCapabilities};
 pub use post_error::{PostError, PostErrorKind};
 pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
-    ConnectOptions, ExtendedSend, QueuePair, QueuePairBuilder, QueuePairCapabilities, QueuePairState,
+    ConnectOptions, EnhancedConnection, ExtendedSend, QueuePair, QueuePairBuilder, QueuePairCapabilities,
+    QueuePairState,
 };
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;

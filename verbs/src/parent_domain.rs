@@ -55,6 +55,12 @@ impl ProtectionDomain {
     /// thread domain, even if with different objects. That includes their being made and dropped. (Objects of this crate can be sent
     /// to and shared with other threads without a word of `unsafe`.)
     ///
+    /// ```compile_fail,E0133
+    /// # fn example(pd: &verbs::ProtectionDomain, thread_domain: &verbs::ThreadDomain) -> verbs::Result<()> {
+    /// let domain = pd.create_parent_domain_in(thread_domain)?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the thread domain comes from another

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::error::Error;
 use crate::ffi;
 use crate::open_enum::open_enum;
+use crate::port_link::{LinkSpeed, LinkWidth, PhysicalState, PortCapabilities};
 
 open_enum! {
     /// `enum ibv_port_state`: the logical state of a port.
@@ -160,9 +161,67 @@ impl PortAttributes {
         LinkLayer::from_raw(self.attributes.link_layer)
     }
 
-    /// Whether packets of this port need a global route header: always on RoCE.
+    /// Whether packets of this port need a global route header: always on RoCE, and on ports of InfiniBand that say so.
+    #[doc(alias = "IBV_QPF_GRH_REQUIRED")]
     pub fn requires_grh(&self) -> bool {
-        self.link_layer() == LinkLayer::ETHERNET
+        // `IBV_QPF_GRH_REQUIRED`, which the header has as a name of a name.
+        const GRH_REQUIRED: u8 = 1;
+        self.link_layer() == LinkLayer::ETHERNET || self.attributes.flags & GRH_REQUIRED != 0
+    }
+
+    /// How many lanes the link has.
+    pub fn active_width(&self) -> LinkWidth {
+        LinkWidth::from_raw(self.attributes.active_width)
+    }
+
+    /// How fast each lane of the link is.
+    pub fn active_speed(&self) -> LinkSpeed {
+        #[cfg(rdma_core_49)]
+        if self.attributes.active_speed_ex != 0 {
+            return LinkSpeed::from_raw(self.attributes.active_speed_ex);
+        }
+        LinkSpeed::from_raw(self.attributes.active_speed.into())
+    }
+
+    /// How fast the link is, in Mbit/s on the wire: lanes times speed. `None`: one of them is not known to this crate. A port that is
+    /// several links has another [speed](crate::Context::port_speed_mbps).
+    pub fn link_rate_mbps(&self) -> Option<u32> {
+        Some(self.active_width().lanes()? * self.active_speed().lane_mbps()?)
+    }
+
+    /// The state of the link itself.
+    pub fn physical_state(&self) -> PhysicalState {
+        PhysicalState::from_raw(self.attributes.phys_state)
+    }
+
+    /// What the port can do.
+    pub fn capabilities(&self) -> PortCapabilities {
+        PortCapabilities::from_bits_retain(self.attributes.port_cap_flags)
+    }
+
+    /// How many packets with a bad P_Key arrived.
+    pub fn bad_pkey_counter(&self) -> u32 {
+        self.attributes.bad_pkey_cntr
+    }
+
+    /// How many packets with a bad Q_Key arrived.
+    pub fn bad_qkey_counter(&self) -> u32 {
+        self.attributes.qkey_viol_cntr
+    }
+
+    /// The code for how many virtual lanes the port can have: 1, 2, 3, 4 and 5 are 1, 2, 4, 8 and 15.
+    pub fn max_virtual_lanes_code(&self) -> u8 {
+        self.attributes.max_vl_num
+    }
+
+    /// The service level of the subnet manager.
+    pub fn subnet_manager_service_level(&self) -> u8 {
+        self.attributes.sm_sl
+    }
+
+    /// The code for how long a packet takes through the subnet at most: 4.096 us times two to its power.
+    pub fn subnet_timeout_code(&self) -> u8 {
+        self.attributes.subnet_timeout
     }
 
     /// The attributes in libibverbs' terms.
@@ -176,6 +235,8 @@ impl fmt::Debug for PortAttributes {
         f.debug_struct("PortAttributes")
             .field("state", &self.state())
             .field("link_layer", &self.link_layer())
+            .field("physical_state", &self.physical_state())
+            .field("link_rate_mbps", &self.link_rate_mbps())
             .field("lid", &self.lid())
             .field("active_mtu", &self.active_mtu())
             .field("max_mtu", &self.max_mtu())

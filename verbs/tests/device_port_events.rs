@@ -1,4 +1,5 @@
-//! Asynchronous events of ports, on a device that is made for these tests, since they take its link down.
+//! Asynchronous events of ports, on a device of `rdma_rxe` that is made for these tests, since they take its link down. To make it
+//! takes root's rights, as they are in the virtual machine.
 
 mod harness;
 

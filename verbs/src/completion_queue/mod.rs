@@ -117,7 +117,8 @@ impl CompletionQueueBuilder {
         self
     }
 
-    /// The interrupt vector that tells of completions, from 0 to the context's `num_comp_vectors` - 1. Default: 0.
+    /// The interrupt vector that tells of completions, below the context's
+    /// [`completion_vectors`](Context::completion_vectors). Default: 0.
     pub fn comp_vector(mut self, comp_vector: u32) -> Self {
         self.comp_vector = comp_vector;
         self
@@ -222,9 +223,8 @@ fn clamp(value: u32) -> c_int {
 
 #[cold]
 fn creation_remedy(errno: Errno, context: &Context, entries: u32, comp_vector: u32) -> String {
-    // SAFETY: the context is open, and the field does not change.
-    let vectors = unsafe { (*context.as_raw()).num_comp_vectors };
-    if errno.0 == libc::EINVAL && clamp(comp_vector) >= vectors {
+    let vectors = context.completion_vectors();
+    if errno.0 == libc::EINVAL && comp_vector >= vectors {
         return format!("{} has {vectors} completion vectors, from 0", context.device().name());
     }
     match context.device_attributes() {

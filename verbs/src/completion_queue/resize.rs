@@ -85,7 +85,8 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`]: `period` is above 65.535 ms.
-    /// * `EINVAL`: a value is beyond the device's limits.
+    /// * `EINVAL`: a value is beyond the device's
+    ///   [limits](crate::ExtendedDeviceAttributes::completion_moderation).
     /// * [`Error::Unsupported`]: the device cannot.
     ///
     /// # References

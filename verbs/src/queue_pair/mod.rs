@@ -9,6 +9,7 @@
 mod builder;
 mod connect;
 mod diagnose;
+mod ece;
 mod extended;
 mod post;
 mod receive;
@@ -30,6 +31,7 @@ use crate::transport::Transport;
 
 pub use builder::{QueuePairBuilder, QueuePairCapabilities};
 pub use connect::ConnectOptions;
+pub use ece::EnhancedConnection;
 pub use extended::ExtendedSend;
 pub use state::QueuePairState;
 

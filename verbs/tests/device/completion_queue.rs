@@ -62,17 +62,6 @@ fn a_queue_is_resized_while_messages_arrive_and_none_is_lost() {
 }
 
 #[test]
-fn a_device_without_moderation_says_so() {
-    let side = Side::new();
-    if let Err(error) = side.cq.moderate(8, Duration::from_micros(50)) {
-        assert!(
-            matches!(error, Error::Unsupported { verb: "ibv_modify_cq", errno: libc::EOPNOTSUPP, .. }),
-            "{error:?}"
-        );
-    }
-}
-
-#[test]
 fn an_event_loop_takes_each_completion_and_sleeps_in_between() {
     const MESSAGES: u64 = 100;
     let (a, b) = pair();

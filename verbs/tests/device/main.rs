@@ -12,6 +12,7 @@ mod domains;
 mod extended;
 mod failure;
 mod memory;
+mod questions;
 mod queue_pair;
 mod shared_receive_queue;
 mod traffic;

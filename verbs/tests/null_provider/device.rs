@@ -14,7 +14,7 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, set_errno};
-use super::{DataPath, checked, completion_queue, domains, extended, extended_queue, plain, srq};
+use super::{DataPath, checked, completion_queue, domains, extended, extended_queue, plain, questions, srq};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -153,6 +153,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
     extended_queue::install(&mut verbs);
     completion_queue::install(&mut verbs);
     domains::install(&mut verbs);
+    questions::install(&mut verbs);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.
@@ -184,23 +185,30 @@ unsafe extern "C" fn ibv_query_device(context: *mut ffi::ibv_context, attributes
     // SAFETY: the caller passes a structure; all zeroes are a valid one.
     unsafe {
         attributes.write_bytes(0, 1);
-        let attributes = &mut *attributes;
-        attributes.max_qp = 1 << 16;
-        attributes.max_cq = 1 << 16;
-        attributes.max_mr = 1 << 16;
-        attributes.max_pd = 1 << 16;
-        attributes.max_qp_wr = 1 << 14;
-        attributes.max_sge = 32;
-        attributes.max_cqe = completion_queue::MAX_ENTRIES;
-        attributes.max_mr_size = u64::MAX;
-        attributes.phys_port_cnt = 1;
-        attributes.max_srq = 1 << 16;
-        attributes.max_srq_wr = srq::MAX_REQUESTS as c_int;
-        attributes.max_srq_sge = srq::MAX_SLICES as c_int;
-        attributes.max_qp_rd_atom = 16;
-        attributes.max_qp_init_rd_atom = 16;
+        fill(&mut *attributes);
     }
     0
+}
+
+/// The limits, over zeroes.
+pub(super) fn fill(attributes: &mut ffi::ibv_device_attr) {
+    attributes.max_qp = 1 << 16;
+    attributes.max_cq = 1 << 16;
+    attributes.max_mr = 1 << 16;
+    attributes.max_pd = 1 << 16;
+    attributes.max_qp_wr = 1 << 14;
+    attributes.max_sge = 32;
+    attributes.max_cqe = completion_queue::MAX_ENTRIES;
+    attributes.max_mr_size = u64::MAX;
+    attributes.phys_port_cnt = 1;
+    attributes.device_cap_flags = ffi::ibv_device_cap_flags::IBV_DEVICE_SRQ_RESIZE.0;
+    attributes.atomic_cap = ffi::ibv_atomic_cap::IBV_ATOMIC_HCA;
+    attributes.local_ca_ack_delay = 15;
+    attributes.max_srq = 1 << 16;
+    attributes.max_srq_wr = srq::MAX_REQUESTS as c_int;
+    attributes.max_srq_sge = srq::MAX_SLICES as c_int;
+    attributes.max_qp_rd_atom = 16;
+    attributes.max_qp_init_rd_atom = 16;
 }
 
 unsafe extern "C" fn query_port(
@@ -224,10 +232,16 @@ unsafe extern "C" fn query_port(
     port.max_mtu = ffi::ibv_mtu::IBV_MTU_4096;
     port.active_mtu = ffi::ibv_mtu::IBV_MTU_1024;
     port.gid_tbl_len = GIDS.len() as c_int;
-    port.pkey_tbl_len = 1;
+    port.pkey_tbl_len = questions::PKEYS.len() as u16;
     port.max_msg_sz = 1 << 30;
     port.link_layer = ffi::IBV_LINK_LAYER_ETHERNET as u8;
     port.phys_state = 5;
+    port.active_width = 2;
+    port.active_speed = 32;
+    port.port_cap_flags =
+        ffi::ibv_port_cap_flags::IBV_PORT_CM_SUP.0 | ffi::ibv_port_cap_flags::IBV_PORT_IP_BASED_GIDS.0;
+    (port.bad_pkey_cntr, port.qkey_viol_cntr) = (3, 4);
+    (port.max_vl_num, port.sm_sl, port.subnet_timeout) = (1, 2, 18);
     // SAFETY: the caller's structure has room for `length` bytes.
     unsafe { (&raw const port).cast::<u8>().copy_to(attributes.cast(), length.min(size_of_val(&port))) };
     0

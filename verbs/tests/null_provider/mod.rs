@@ -25,6 +25,7 @@ mod extended;
 mod extended_cq;
 mod extended_queue;
 mod plain;
+mod questions;
 mod srq;
 mod state;
 

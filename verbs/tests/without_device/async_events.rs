@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,13 +97,17 @@ fn each_event_goes_to_one_of_the_threads_and_none_of_them_hangs() {
     const EVENTS: u32 = 400;
     let bench = Bench::new();
     let Bench { provider, context, .. } = &bench;
+    let count = &AtomicU32::new(0);
     thread::scope(|scope| {
         let takers = [(); 4].map(|()| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut taken = Vec::new();
                 // The last ones find nothing, though the descriptor was readable for a moment.
-                while let Some(event) = context.async_event(Some(Duration::from_millis(200))).unwrap() {
-                    taken.push(event.event_type().as_raw());
+                while count.load(Ordering::Relaxed) < EVENTS {
+                    if let Some(event) = context.async_event(Some(Duration::from_millis(100))).unwrap() {
+                        taken.push(event.event_type().as_raw());
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 taken
             })

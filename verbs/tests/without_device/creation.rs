@@ -58,6 +58,10 @@ fn each_question_that_fails_names_verb_and_errno() {
     fails(provider, "ibv_query_gid_table", || context.gid_table(1));
     fails(provider, "ibv_query_gid_ex", || context.gid(1, 0));
     fails(provider, "ibv_query_qp", || qp.state());
+    fails(provider, "ibv_query_pkey", || context.pkey(1, 0));
+    fails(provider, "ibv_query_rt_values_ex", || context.raw_clock());
+    fails(provider, "ibv_query_ece", || qp.enhanced_connection());
+    fails(provider, "ibv_set_ece", || qp.set_enhanced_connection(&EnhancedConnection::new(0x2c9, 0)));
     let srq = pd.create_shared_receive_queue(8).unwrap();
     fails(provider, "ibv_query_srq", || srq.attributes());
     fails(provider, "ibv_modify_srq", || srq.set_limit(1));

@@ -15,6 +15,7 @@ mod polling;
 mod posting;
 mod prepared;
 mod provider;
+mod questions;
 mod receive_slots;
 mod shared_receive_queue;
 mod signaling;
