@@ -224,3 +224,18 @@ fn a_device_without_numbers_for_its_queues_says_so() {
         ),
     }
 }
+
+#[test]
+fn an_extended_queue_pair_can_be_on_a_shared_queue_too() {
+    let shared = Shared::new(4, 0, &options());
+    let qp = shared.builder().require_extended().build().unwrap();
+    let local = qp.local_endpoint(1, &GidFilter::default()).unwrap();
+    // Connected to itself.
+    qp.connect(&local, &local.endpoint, &options()).unwrap();
+    shared.srq.post_receive(&ReceiveRequest::new(5, &[])).unwrap();
+    qp.extended().unwrap().post_send(&SendRequest::send(6, &[]).signaled()).unwrap();
+    let mut ids: Vec<u64> = completions(&shared.cq, 2).iter().map(|wc| wc.success().unwrap().wr_id()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [5, 6]);
+    assert_eq!(qp.post_receive(&ReceiveRequest::new(7, &[])).unwrap_err().raw_os_error(), libc::EINVAL);
+}

@@ -47,6 +47,7 @@ unsafe extern "C" fn create_qp_ex(
     plain.srq = extended.srq;
     plain.send_cq = extended.send_cq;
     plain.recv_cq = extended.recv_cq;
+    plain.srq = extended.srq;
     plain.cap = extended.cap;
     plain.qp_type = extended.qp_type;
     plain.sq_sig_all = extended.sq_sig_all;
