@@ -12,9 +12,8 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::completion_queue::CompletionQueue;
@@ -25,7 +24,7 @@ use crate::ffi::ibv_event_type as E;
 use crate::object_id::ObjectId;
 use crate::open_enum::open_enum;
 use crate::queue_pair::QueuePair;
-use crate::readable::wait_readable;
+use crate::readable::{set_nonblocking, wait_readable};
 use crate::returns::{Errno, minus_one_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
@@ -287,7 +286,10 @@ impl Context {
     #[doc(alias = "ibv_get_async_event")]
     #[doc(alias = "ibv_ack_async_event")]
     pub fn try_async_event(&self) -> Result<Option<AsyncEvent>> {
-        self.unblock_async_fd()?;
+        // Another thread may have taken the event that the descriptor was readable for; and whoever lent us the context, or has the
+        // descriptor, may have changed it.
+        set_nonblocking(self.as_fd())
+            .map_err(|errno| errno.of("ibv_get_async_event", format_args!("{}, O_NONBLOCK", self.device().name())))?;
         let mut event = MaybeUninit::zeroed();
         // SAFETY: the context is open, and `event` has room for the structure. The call does not block.
         let code = unsafe { ffi::ibv_get_async_event(self.as_raw(), event.as_mut_ptr()) };
@@ -306,26 +308,6 @@ impl Context {
             let described = AsyncEvent::describe(self, &event);
             ffi::ibv_ack_async_event(&mut event);
             Ok(Some(described))
-        }
-    }
-
-    /// Sees to it that reading the descriptor does not block: another thread may have taken the event that it was readable for.
-    fn unblock_async_fd(&self) -> Result<()> {
-        let fd = self.as_fd().as_raw_fd();
-        let failed =
-            || Errno(io::Error::last_os_error().raw_os_error().unwrap_or(0)).of("fcntl", "asynchronous events");
-        // SAFETY: the descriptor is open as long as the context.
-        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-        if flags == -1 {
-            return Err(failed());
-        }
-        if flags & libc::O_NONBLOCK != 0 {
-            return Ok(());
-        }
-        // SAFETY: as above.
-        match unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } {
-            -1 => Err(failed()),
-            _ => Ok(()),
         }
     }
 }

@@ -35,6 +35,7 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let code = unsafe {
         match libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) {
             -1 => -1,
+            flags if flags & libc::O_NONBLOCK != 0 => 0,
             flags => libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK),
         }
     };

@@ -113,10 +113,10 @@ impl CompletionQueue {
         }
     }
 
-    /// `ibv_get_cq_event` without sleeping: takes the events that are in the queue's channel, acknowledges them in time, and
-    /// tells whether one of them, or of those that were taken before, was of this queue.
+    /// `ibv_get_cq_event` without sleeping: takes the queue's event from its channel if it is there, and tells whether it was. Events
+    /// of other queues that come before it are taken too, and kept for those.
     ///
-    /// It is for event loops, which sleep until the [channel](Self::channel) is readable. Each queue of that channel is then
+    /// It is for event loops, which sleep until the [channel](Self::channel) is readable. Each queue of that channel is then to be
     /// asked; one that has an event is not armed any more.
     ///
     /// A thread that [waits](Self::wait) takes the events of all queues of its channel, so the descriptor may not be readable although
