@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::completion_queue::{CompletionQueue, clamp};
+use crate::completion_queue::CompletionQueue;
+use crate::completion_queue::builder::clamp;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::returns::{Errno, zero_or_errno};

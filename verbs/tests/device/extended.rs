@@ -228,3 +228,31 @@ fn timestamps_grow_or_are_unsupported() {
         }
     }
 }
+
+/// What a device that knows the flag does with more completions than the queue holds, and the clean error of one that does not.
+#[test]
+fn a_queue_that_ignores_overruns_goes_on_or_is_unsupported() {
+    let b = Side::on(open());
+    let queue = CompletionQueueBuilder::new(&b.context, 4).ignore_overrun().build();
+    let cq = match queue {
+        Ok(cq) => cq,
+        Err(error) => return assert!(matches!(error, Error::Unsupported { .. }), "{error}"),
+    };
+    let slots = cq.capacity() + 4;
+    let qp = QueuePair::<Rc>::builder(&b.pd, &cq, &cq).max_send_wr(slots).build().unwrap();
+    let (from, to) = (qp.local_endpoint(1, &GidFilter::default()).unwrap(), b.local());
+    qp.connect(&from, &to.endpoint, &options()).unwrap();
+    b.qp.connect(&to, &from.endpoint, &options()).unwrap();
+    let target = b.region(8, RW);
+    let remote = target.remote_slice(..).unwrap();
+    for wr_id in 0..slots.into() {
+        qp.post_send(&SendRequest::rdma_write(wr_id, &[], remote).signaled()).unwrap();
+    }
+    let mut room = [WorkCompletion::default(); 16];
+    let deadline = std::time::Instant::now() + LIMIT;
+    let mut last = None;
+    while last != Some(u64::from(slots) - 1) {
+        assert!(std::time::Instant::now() < deadline, "the last completion that came is {last:?}");
+        last = cq.poll(&mut room).unwrap().last().map(WorkCompletion::wr_id).or(last);
+    }
+}

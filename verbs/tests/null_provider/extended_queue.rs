@@ -42,6 +42,8 @@ unsafe extern "C" fn create_cq_ex(
         set_errno(fault.map_or(libc::EOPNOTSUPP, |fault| fault.errno));
         return ptr::null_mut();
     }
+    // SAFETY: the context is one of ours.
+    unsafe { shared(context) }.lock().creation_flags = (attributes.comp_mask, attributes.flags);
     let (cqe, vector) = (attributes.cqe as c_int, attributes.comp_vector as c_int);
     // SAFETY: the context and the channel are the caller's.
     let cq = unsafe { ibv_create_cq(context, cqe, attributes.cq_context, attributes.channel, vector) };

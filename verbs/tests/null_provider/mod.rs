@@ -92,6 +92,11 @@ impl NullProvider {
         self.shared.lock().odd_completion = Some((status, opcode));
     }
 
+    /// The `comp_mask` and the `flags` that the last extended completion queue was made with.
+    pub(crate) fn creation_flags(&self) -> (u32, u32) {
+        self.shared.lock().creation_flags
+    }
+
     /// The next extended queue pair that is made lacks a builder that was asked for.
     pub(crate) fn lack_builders(&self) {
         self.shared.lock().lacks_builders = true;

@@ -227,3 +227,22 @@ fn fields_that_the_provider_lacks_are_unsupported() {
     drop(context);
     provider.assert_clean();
 }
+
+#[test]
+fn a_queue_is_made_as_it_was_asked_for() {
+    let provider = NullProvider::new();
+    let context = provider.open();
+    let builder = || CompletionQueueBuilder::new(&context, 64);
+    let mask = ffi::ibv_cq_init_attr_mask::IBV_CQ_INIT_ATTR_MASK_FLAGS.0;
+    let ignore = ffi::ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
+    let single = ffi::ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_SINGLE_THREADED.0;
+    builder().build_extended::<()>().unwrap();
+    assert_eq!(provider.creation_flags(), (0, 0));
+    builder().ignore_overrun().build_extended::<()>().unwrap();
+    assert_eq!(provider.creation_flags(), (mask, ignore));
+    // SAFETY: this thread is the only one.
+    unsafe { builder().single_threaded() }.ignore_overrun().build().unwrap();
+    assert_eq!(provider.creation_flags(), (mask, ignore | single));
+    provider.fail("ibv_create_cq_ex", libc::EOPNOTSUPP);
+    assert!(matches!(builder().ignore_overrun().build(), Err(Error::Unsupported { .. })));
+}
