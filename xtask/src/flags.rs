@@ -38,9 +38,22 @@ pub(crate) enum Task {
     Vm(VmTask),
     /// What CI runs: formatting, clippy, documentation, tests
     Ci(Test),
+    /// Which functions of libibverbs are bound, wrapped and tested
+    ///
+    /// A function is wrapped if a safe crate names it in a `#[doc(alias)]` or calls it in a destructor, and tested if a test calls that
+    /// function of ours. The status is 1 if one is not, and no reason is known.
+    Coverage(Coverage),
     /// What the guest runs; of no use elsewhere
     #[command(hide = true)]
     Agent,
+}
+
+/// `coverage`
+#[derive(Debug, Args)]
+pub(crate) struct Coverage {
+    /// Print only what is wrong
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// `setup`

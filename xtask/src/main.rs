@@ -3,6 +3,7 @@
 
 mod agent;
 mod ci;
+mod coverage;
 mod device;
 mod exec;
 mod flags;
@@ -44,6 +45,7 @@ fn dispatch(flags: Flags) -> Result<i32> {
         Task::Setup(setup) => setup::run(setup.check),
         Task::Test(test) => test::run(&test),
         Task::Ci(test) => ci::run(&test),
+        Task::Coverage(coverage) => coverage::run(&coverage),
         Task::Run(run) => run::run(&run),
         Task::Vm(task) => {
             let (machine, command) = match task {

@@ -22,6 +22,9 @@ impl Needs {
     /// All of them.
     pub(crate) const ALL: &[Self] = &[Self::Build, Self::Machine, Self::Tests, Self::Rust];
 
+    /// What `coverage` needs.
+    pub(crate) const TO_BUILD: &[Self] = &[Self::Build];
+
     /// What `run` and `vm` need.
     pub(crate) const TO_RUN: &[Self] = &[Self::Build, Self::Machine];
 
