@@ -1,7 +1,7 @@
 //! How two programs tell each other their [`Endpoint`]s: over TCP, as the C programs of libibverbs do.
 //!
 //! Client and server send 52 bytes each, the endpoint as text with a NUL; the client first. Then the client sends `done`
-//! with a NUL, and the server begins to wait for messages.
+//! with a NUL, and the server begins to wait for messages. Programs that have no counterpart among those swap lines of text.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -12,6 +12,8 @@ use verbs::{Endpoint, RemoteSlice};
 
 /// How many bytes an endpoint is, with its NUL.
 const ENDPOINT_LEN: usize = 52;
+/// The longest line that a peer may send.
+const MAX_LINE: usize = 1 << 20;
 const DONE: &[u8; 5] = b"done\0";
 
 /// Which end of the connection a program is.
@@ -142,6 +144,34 @@ impl Exchange {
         self.expect_done()
     }
 
+    /// Sends a line of text, and receives the peer's. The peer may take its time: `patience`, or `None` for as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// The peer hung up, did not answer in time, or sent no line of text.
+    pub fn swap_line(&mut self, line: &str, patience: Option<Duration>) -> Result<String> {
+        self.write(format!("{line}\n").as_bytes())?;
+        self.stream.set_read_timeout(patience)?;
+        let line = self.read_line(patience);
+        self.stream.set_read_timeout(Some(self.timeout))?;
+        line
+    }
+
+    fn read_line(&mut self, patience: Option<Duration>) -> Result<String> {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        loop {
+            // A byte at a time: what follows the line is not for us yet. Lines are few and short.
+            self.stream.read_exact(&mut byte).map_err(|error| self.explain(error, patience))?;
+            match byte[0] {
+                b'\n' => break,
+                byte if line.len() < MAX_LINE => line.push(byte),
+                _ => bail!("the peer sends a line without an end; is another service at this TCP port?"),
+            }
+        }
+        String::from_utf8(line).map_err(|_| anyhow!("the peer sends no text; is another service at this TCP port?"))
+    }
+
     fn expect_done(&mut self) -> Result<()> {
         let mut message = [0; DONE.len()];
         self.read(&mut message)?;
@@ -160,15 +190,20 @@ impl Exchange {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.stream.read_exact(bytes).map_err(|error| match error.kind() {
+        self.stream.read_exact(bytes).map_err(|error| self.explain(error, Some(self.timeout)))
+    }
+
+    fn explain(&self, error: io::Error, patience: Option<Duration>) -> anyhow::Error {
+        match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 anyhow!("the peer hung up during the exchange of endpoints; see what it printed")
             }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                anyhow!("the peer said nothing for {:?} during the exchange of endpoints", self.timeout)
+                let patience = patience.unwrap_or(self.timeout);
+                anyhow!("the peer said nothing for {patience:?} during the exchange of endpoints")
             }
             _ => anyhow::Error::from(error).context("the exchange of endpoints failed"),
-        })
+        }
     }
 }
 
@@ -236,6 +271,41 @@ mod tests {
         let error = client.receive_endpoint().unwrap_err().to_string();
         assert!(error.starts_with("the peer said nothing for 50ms"), "{error}");
         drop(server.join().unwrap());
+    }
+
+    #[test]
+    fn lines_are_swapped_as_often_as_wanted_and_a_peer_may_take_longer_than_usual() {
+        let (mut client, server) = with_server(
+            |mut server| {
+                let first = server.swap_line("one", None).unwrap();
+                thread::sleep(Duration::from_millis(150));
+                (first, server.swap_line("two", None).unwrap())
+            },
+            Duration::from_millis(50),
+        );
+        assert_eq!(client.swap_line("eins", None).unwrap(), "one");
+        assert_eq!(client.swap_line("zwei", None).unwrap(), "two");
+        assert_eq!(server.join().unwrap(), ("eins".to_owned(), "zwei".to_owned()));
+        assert!(client.swap_line("drei", None).unwrap_err().to_string().starts_with("the peer hung up"));
+
+        let (mut client, server) = with_server(|server| server, Duration::from_secs(5));
+        let error = client.swap_line("line", Some(Duration::from_millis(50))).unwrap_err().to_string();
+        assert!(error.starts_with("the peer said nothing for 50ms"), "{error}");
+        drop(server.join().unwrap());
+    }
+
+    #[test]
+    fn a_peer_that_sends_no_lines_of_text_is_noticed() {
+        for nonsense in [vec![b'x'; MAX_LINE + 1], b"\xff\xfe\n".to_vec()] {
+            let (mut client, server) = with_server(
+                move |mut server| server.read_line(None).map(|_| drop(server.write(&nonsense))),
+                Duration::from_secs(5),
+            );
+            let error = client.swap_line("line", None).unwrap_err().to_string();
+            assert!(error.ends_with("is another service at this TCP port?"), "{error}");
+            drop(client);
+            server.join().unwrap().unwrap();
+        }
     }
 
     #[test]

@@ -1,82 +1,15 @@
 //! `rc_pingpong` with itself and with the C program, each as server and as client, and with peers that misbehave.
 
-use std::env;
-use std::fs;
+mod programs;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Output;
 
-/// How long one run may take, and how soon wrong input has to end it.
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(5);
+use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_listener};
 
 const OURS: &str = env!("CARGO_BIN_EXE_rc_pingpong");
 const C: &str = "ibv_rc_pingpong";
-
-fn setting(name: &str) -> String {
-    env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the device tests by `cargo xtask test`"))
-}
-
-/// A TCP port for each test.
-fn port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(19000);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A program that is ended when the test is.
-struct Program(Option<Child>);
-
-impl Program {
-    fn start(program: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(Some(command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"))))
-    }
-
-    /// The output, once it has ended by itself within `limit`.
-    fn output(mut self, limit: Duration) -> Output {
-        let deadline = Instant::now() + limit;
-        let mut child = self.0.take().unwrap();
-        while child.try_wait().unwrap().is_none() {
-            if Instant::now() > deadline {
-                child.kill().unwrap();
-                panic!("still running after {limit:?}: {:?}", child.wait_with_output().unwrap());
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        child.wait_with_output().unwrap()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Waits until somebody listens at a TCP port.
-fn wait_for_listener(port: u16) {
-    let deadline = Instant::now() + LIMIT;
-    // The local address of a listening socket (state 0A) ends with the port.
-    let listens = |line: &str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let local = fields.next().unwrap_or_default();
-        local.ends_with(&format!(":{port:04X}")) && fields.nth(1) == Some("0A")
-    };
-    while !["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .any(|path| fs::read_to_string(path).unwrap_or_default().lines().any(listens))
-    {
-        assert!(Instant::now() < deadline, "nobody listens at port {port}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Runs both ends and returns what they printed, after they have ended well.
 fn run(server: &str, client: &str, options: &[&str]) -> (String, String) {
@@ -180,13 +113,6 @@ fn what_was_used_is_printed_and_each_ends_remote_is_the_others_local() {
         assert!(buffer.starts_with("path MTU 1024, buffer 8192 bytes, lkey 0x"), "{buffer}");
         assert!(buffer.contains(", rkey 0x"), "{buffer}");
     }
-}
-
-/// The error of a program that is to end soon with status 1.
-fn error_of(output: Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let text = String::from_utf8(output.stderr).unwrap();
-    text.strip_prefix("error: ").unwrap_or_else(|| panic!("{text}")).trim_end().to_owned()
 }
 
 fn error(arguments: &[&str]) -> String {

@@ -33,6 +33,12 @@ pub(crate) enum Task {
     ///
     /// The client is started once the server listens. The status is the worse one of the two.
     Run(Run),
+    /// Measures the example `perf` beside perftest, or counts instructions beside C
+    ///
+    /// Both programs run the same tests on the same device (see --on), in turn and in one boot: SEND, RDMA WRITE and RDMA READ, bandwidth
+    /// and latency, of 64 B, 4 KiB, 64 KiB and 1 MiB. Prints the ratios, and writes them as Markdown, JSON and a picture into `bench` in
+    /// the workspace's output folder.
+    Bench(Bench),
     /// The virtual machine: a shell or one command in it
     #[command(subcommand)]
     Vm(VmTask),
@@ -98,6 +104,25 @@ pub(crate) struct Run {
     /// Arguments for the example, given to both ends
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
+}
+
+/// `bench`
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Only rows whose name contains this, as `write_lat` or `"send_bw 4k"`
+    #[arg(conflicts_with = "instructions")]
+    pub(crate) filter: Option<String>,
+    /// A glance: two sizes, three pairs of runs
+    #[arg(long, conflicts_with = "instructions")]
+    pub(crate) quick: bool,
+    /// Pairs of runs for each row [default: 5, or 3 with --quick]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "instructions", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pairs: Option<u32>,
+    /// Count the instructions of the data path beside C's instead, without a device; the status is 1 if one passes its gate
+    #[arg(long)]
+    pub(crate) instructions: bool,
+    #[command(flatten)]
+    pub(crate) machine: MachineFlags,
 }
 
 /// What to do in the virtual machine.

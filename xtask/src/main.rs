@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod agent;
+mod bench;
 mod ci;
 mod coverage;
 mod device;
@@ -47,6 +48,7 @@ fn dispatch(flags: Flags) -> Result<i32> {
         Task::Ci(test) => ci::run(&test),
         Task::Coverage(coverage) => coverage::run(&coverage),
         Task::Run(run) => run::run(&run),
+        Task::Bench(bench) => bench::run(&bench),
         Task::Vm(task) => {
             let (machine, command) = match task {
                 // The shell of the user, if it is one that the host has; as a login shell it would change folders.

@@ -39,6 +39,18 @@ pub(crate) struct Recipe {
     single: Option<Vec<String>>,
     /// The TCP port on which the server listens.
     port: Option<u16>,
+    /// What the program is given where the user gives no arguments.
+    default: Option<Vec<String>>,
+}
+
+impl Recipe {
+    /// The user's arguments, or else the usual ones.
+    fn arguments(&self, users: &[OsString]) -> Vec<OsString> {
+        match &self.default {
+            Some(default) if users.is_empty() => default.iter().map(OsString::from).collect(),
+            _ => users.to_vec(),
+        }
+    }
 }
 
 /// `run`
@@ -58,8 +70,9 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
     let program = build(&flags.example, &workspace)?;
     let options = flags.machine.vm.options(&workspace);
     let deadline = flags.machine.vm.limit(None).map(|timeout| Instant::now() + timeout);
+    let more = recipe.arguments(&flags.arguments);
     let line = |words: &Option<Vec<String>>, devices: &Devices| {
-        words.as_ref().map(|words| arguments(words, &flags.arguments, devices)).transpose()
+        words.as_ref().map(|words| arguments(words, &more, devices)).transpose()
     };
     if flags.two_hosts {
         let devices = Devices::in_two_guests();
@@ -91,7 +104,12 @@ fn recipes(workspace: &Workspace) -> HashMap<String, Recipe> {
     programs.map(|target| (target.name.clone(), recipe(&target.name))).collect()
 }
 
-fn build(example: &str, workspace: &Workspace) -> Result<PathBuf> {
+/// Builds an example and tells where it is.
+///
+/// # Errors
+///
+/// It does not build.
+pub(crate) fn build(example: &str, workspace: &Workspace) -> Result<PathBuf> {
     let arguments = ["build", "--release", "--package", PACKAGE, "--bin", example].map(str::to_owned);
     let messages = workspace::build(&arguments, &workspace.root)?;
     let found = messages.into_iter().find_map(|message| match message {
@@ -335,6 +353,14 @@ mod tests {
         assert_eq!(client, ["--ib-dev", "rxe1", "-n", "5", "192.0.2.1"]);
         let server = arguments(&words("--ib-dev {device}"), &more, &Devices::in_guest()).unwrap();
         assert_eq!(server, ["--ib-dev", "rxe0", "-n", "5"]);
+    }
+
+    #[test]
+    fn the_usual_arguments_are_given_only_where_the_user_gives_none() {
+        let recipe = Recipe { default: Some(words("send bw")), ..Recipe::default() };
+        assert_eq!(recipe.arguments(&[]), ["send", "bw"]);
+        assert_eq!(recipe.arguments(&["read".into()]), ["read"]);
+        assert!(Recipe::default().arguments(&[]).is_empty());
     }
 
     #[test]

@@ -295,7 +295,9 @@ mod tests {
             ensure_on(&root.system(), Privilege::Root, &mut runner, Needs::ALL).expect_err("perftest is not there");
         assert_eq!(runner.commands, ["pacman --sync --needed --noconfirm zstd"]);
         assert!(
-            error.to_string().contains("perftest (ib_send_bw), for the tests: this distribution has no package"),
+            error.to_string().contains(
+                "perftest (ib_send_bw), for the tests and `cargo xtask bench`: this distribution has no package"
+            ),
             "{error}"
         );
     }

@@ -14,13 +14,18 @@ pub(crate) enum Needs {
     Machine,
     /// The tests: C programs as peers, and tools that look at what was built.
     Tests,
+    /// The program that `bench` compares with; the tests have it as a peer.
+    Perftest,
+    /// Counting instructions, by `bench --instructions` and by tests.
+    Valgrind,
     /// The parts of Rust that `ci` runs. They come from Rust's own installer, so they are reported and never installed from here.
     Rust,
 }
 
 impl Needs {
     /// All of them.
-    pub(crate) const ALL: &[Self] = &[Self::Build, Self::Machine, Self::Tests, Self::Rust];
+    pub(crate) const ALL: &[Self] =
+        &[Self::Build, Self::Machine, Self::Tests, Self::Perftest, Self::Valgrind, Self::Rust];
 
     /// What `coverage` needs.
     pub(crate) const TO_BUILD: &[Self] = &[Self::Build];
@@ -29,7 +34,13 @@ impl Needs {
     pub(crate) const TO_RUN: &[Self] = &[Self::Build, Self::Machine];
 
     /// What `test` needs.
-    pub(crate) const TO_TEST: &[Self] = &[Self::Build, Self::Machine, Self::Tests];
+    pub(crate) const TO_TEST: &[Self] = &[Self::Build, Self::Machine, Self::Tests, Self::Perftest, Self::Valgrind];
+
+    /// What `bench` needs.
+    pub(crate) const TO_BENCH: &[Self] = &[Self::Build, Self::Machine, Self::Perftest];
+
+    /// What `bench --instructions` needs.
+    pub(crate) const TO_COUNT: &[Self] = &[Self::Build, Self::Valgrind];
 
     /// For use after "for".
     pub(crate) fn purpose(self) -> &'static str {
@@ -37,6 +48,8 @@ impl Needs {
             Self::Build => "the build",
             Self::Machine => "the virtual machine",
             Self::Tests => "the tests",
+            Self::Perftest => "the tests and `cargo xtask bench`",
+            Self::Valgrind => "the tests and `cargo xtask bench --instructions`",
             Self::Rust => "`cargo xtask ci`",
         }
     }
@@ -150,14 +163,14 @@ pub(crate) const ALL: &[Need] = &[
     // Arch Linux has it among its users' recipes only.
     need(
         "perftest (ib_send_bw)",
-        Needs::Tests,
+        Needs::Perftest,
         Probe::Program("ib_send_bw"),
         packages("perftest", "perftest", "", "perftest"),
     ),
     need("lld (ld.lld)", Needs::Tests, Probe::Program("ld.lld"), packages("lld", "lld", "lld", "lld")),
     need(
         "valgrind",
-        Needs::Tests,
+        Needs::Valgrind,
         Probe::Program("valgrind"),
         packages("valgrind", "valgrind", "valgrind", "valgrind"),
     ),

@@ -1,0 +1,122 @@
+//! What is reported: with what it was measured, and the figures, as a table or as JSON.
+
+use std::io::Write;
+
+use anyhow::Result;
+use comfy_table::presets::ASCII_BORDERS_ONLY_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use examples::exchange::Role;
+use serde::Serialize;
+use verbs::Mtu;
+
+use crate::end::End;
+use crate::options::{Goal, Operation, Options, Test};
+use crate::row::{Figures, Row};
+
+/// With what was measured: what users of perftest keep with their figures.
+#[derive(Debug, Serialize)]
+pub(crate) struct Record {
+    op: Operation,
+    test: Test,
+    role: &'static str,
+    device: String,
+    port: u8,
+    link_layer: String,
+    gid_index: Option<u32>,
+    gid: Option<String>,
+    gid_type: Option<String>,
+    interface: Option<String>,
+    mtu: Option<u32>,
+    qps: u32,
+    bidirectional: bool,
+    goal: Goal,
+    warm_up: u64,
+    tx_depth: u32,
+    rx_depth: u32,
+    post_list: u32,
+    inline_size: u32,
+    events: bool,
+    results: Vec<Row>,
+}
+
+impl Record {
+    pub(crate) fn new(options: &Options, end: &End, role: Role, mtu: Mtu) -> Self {
+        let local = &end.locals[0];
+        Self {
+            op: options.op,
+            test: options.test,
+            role: if role == Role::Client { "client" } else { "server" },
+            device: end.context.device().name().to_owned(),
+            port: local.port,
+            link_layer: local.port_attributes.link_layer().to_string(),
+            gid_index: local.gid.map(|entry| entry.index),
+            gid: local.gid.map(|entry| entry.gid.to_string()),
+            gid_type: local.gid.map(|entry| entry.gid_type.to_string()),
+            interface: local.gid.and_then(|entry| entry.interface_name()),
+            mtu: mtu.bytes(),
+            qps: options.qps,
+            bidirectional: options.bidirectional,
+            goal: options.goal(),
+            warm_up: options.warm_up,
+            tx_depth: options.depth(),
+            rx_depth: options.rx_depth,
+            post_list: options.post_list,
+            inline_size: options.inline_size,
+            events: options.events,
+            results: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, row: Row) {
+        self.results.push(row);
+    }
+
+    /// The lines above the table.
+    pub(crate) fn print_head(&self, out: &mut dyn Write) -> Result<()> {
+        let both = if self.bidirectional { ", both ways" } else { "" };
+        writeln!(out, "{} {}{both}, as {}", self.op, self.test, self.role)?;
+        let mtu = self.mtu.map_or("unknown".to_owned(), |mtu| mtu.to_string());
+        writeln!(out, "device {}, port {} ({}), path MTU {mtu}", self.device, self.port, self.link_layer)?;
+        if let (Some(index), Some(gid), Some(gid_type)) = (self.gid_index, &self.gid, &self.gid_type) {
+            let interface = self.interface.as_ref().map(|name| format!(", interface {name}")).unwrap_or_default();
+            writeln!(out, "GID index {index}: {gid} ({gid_type}{interface})")?;
+        }
+        let how = if self.events { "events" } else { "polling" };
+        writeln!(
+            out,
+            "queue pairs {}, requests under way {}, requests a doorbell {}, inline up to {} bytes, {how}",
+            self.qps, self.tx_depth, self.post_list, self.inline_size
+        )?;
+        Ok(out.flush()?)
+    }
+
+    pub(crate) fn print_table(&self, out: &mut dyn Write) -> Result<()> {
+        let mut table = Table::new();
+        table.load_preset(ASCII_BORDERS_ONLY_CONDENSED);
+        table.set_header(match self.test {
+            Test::Bw => vec!["bytes", "messages", "Gbit/s", "MiB/s", "messages/s"],
+            Test::Lat => vec!["bytes", "messages", "min µs", "median", "mean", "99 %", "99.9 %", "max"],
+        });
+        for row in &self.results {
+            let mut cells = vec![row.size.to_string(), row.messages.to_string()];
+            match &row.figures {
+                Figures::Bandwidth { gbit_per_s, mib_per_s, messages_per_s, .. } => cells.extend([
+                    format!("{gbit_per_s:.3}"),
+                    format!("{mib_per_s:.2}"),
+                    format!("{messages_per_s:.0}"),
+                ]),
+                Figures::Latency { latency_us: l } => {
+                    cells.extend([l.min, l.median, l.mean, l.p99, l.p99_9, l.max].map(|time| format!("{time:.2}")))
+                }
+            }
+            table.add_row(cells);
+        }
+        table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        Ok(writeln!(out, "{table}")?)
+    }
+
+    pub(crate) fn print_json(&self, out: &mut dyn Write) -> Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        Ok(writeln!(out)?)
+    }
+}

@@ -1,0 +1,89 @@
+//! What was measured of one size.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::options::{Options, Test};
+use crate::samples::Summary;
+
+/// What one end measured.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Share {
+    /// How many messages it sent, read or wrote.
+    pub(crate) messages: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) latency: Option<Summary>,
+}
+
+/// What both ends measured together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) size: usize,
+    /// On all queue pairs, in both directions.
+    pub(crate) messages: u64,
+    pub(crate) seconds: f64,
+    /// How many requests there were from one signaled request to the next.
+    pub(crate) cq_mod: u32,
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
+}
+
+/// The figures that were asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Figures {
+    Bandwidth { bytes: u64, gbit_per_s: f64, mib_per_s: f64, messages_per_s: f64 },
+    Latency { latency_us: Summary },
+}
+
+impl Row {
+    /// Both ends' shares: where both have sent, the slower one's time counts for both.
+    pub(crate) fn new(options: &Options, size: usize, client: &Share, server: &Share) -> Option<Self> {
+        let messages = client.messages + server.messages;
+        let seconds =
+            client.elapsed.max(if server.messages > 0 { server.elapsed } else { Duration::ZERO }).as_secs_f64();
+        let figures = match options.test {
+            Test::Lat => Figures::Latency { latency_us: client.latency? },
+            Test::Bw => {
+                let bytes = messages * size as u64;
+                let bytes_per_s = bytes as f64 / seconds;
+                Figures::Bandwidth {
+                    bytes,
+                    gbit_per_s: bytes_per_s * 8.0 / 1e9,
+                    mib_per_s: bytes_per_s / f64::from(1 << 20),
+                    messages_per_s: messages as f64 / seconds,
+                }
+            }
+        };
+        Some(Self { size, messages, seconds, cq_mod: options.interval(size), figures })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &str) -> Options {
+        clap::Parser::try_parse_from(format!("perf {line}").split(' ')).unwrap()
+    }
+
+    fn share(messages: u64, milliseconds: u64) -> Share {
+        Share { messages, elapsed: Duration::from_millis(milliseconds), latency: None }
+    }
+
+    #[test]
+    fn both_directions_add_up_and_the_slower_time_counts() {
+        let row = Row::new(&options("send bw"), 1 << 20, &share(100, 500), &share(100, 1000)).unwrap();
+        assert_eq!((row.messages, row.seconds), (200, 1.0));
+        let Figures::Bandwidth { bytes, gbit_per_s, mib_per_s, messages_per_s } = row.figures else { panic!() };
+        assert_eq!((bytes, mib_per_s, messages_per_s), (200 << 20, 200.0, 200.0));
+        assert!((gbit_per_s - 1.677_721_6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_end_that_only_receives_has_no_part_in_the_time() {
+        let row = Row::new(&options("send bw"), 64, &share(100, 500), &share(0, 900)).unwrap();
+        assert_eq!((row.messages, row.seconds), (100, 0.5));
+    }
+}

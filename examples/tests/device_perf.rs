@@ -1,0 +1,314 @@
+//! `perf` with itself: every test, every way to post and to wait, what it reports, and ends that do not fit.
+
+mod programs;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Output;
+use std::time::Duration;
+
+use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_listener};
+use serde_json::Value;
+
+const PERF: &str = env!("CARGO_BIN_EXE_perf");
+
+/// Runs both ends, each with its own words.
+fn outputs(server: &str, client: &str) -> (Output, Output) {
+    let port = port();
+    let number = port.to_string();
+    let (device, peer, address) =
+        (setting("RDMA_TEST_DEVICE"), setting("RDMA_TEST_PEER_DEVICE"), setting("RDMA_TEST_ADDRESS"));
+    let server: Vec<&str> = server.split(' ').chain(["-p", &number, "-d", &device]).collect();
+    let client: Vec<&str> = client.split(' ').chain(["-p", &number, "-d", &peer, &address]).collect();
+    let server = Program::start(PERF, &server);
+    wait_for_listener(port);
+    let client = Program::start(PERF, &client).output(LIMIT);
+    (server.output(LIMIT), client)
+}
+
+/// Runs both ends with the same words; what they print: the server's and the client's.
+fn run(words: &str) -> (String, String) {
+    let (server, client) = outputs(words, words);
+    assert!(server.status.success() && client.status.success(), "{words}\nserver {server:?}\nclient {client:?}");
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    (text(server), text(client))
+}
+
+/// Runs both ends and returns their JSON, of which all but the ends' own must be the same.
+fn measure(words: &str) -> Value {
+    let (server, client) = run(&format!("{words} --json"));
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let (server, client) = (read(&server), read(&client));
+    assert_eq!((&server["role"], &client["role"]), (&"server".into(), &"client".into()));
+    assert_eq!(server["device"], setting("RDMA_TEST_DEVICE").as_str());
+    assert_eq!(client["device"], setting("RDMA_TEST_PEER_DEVICE").as_str());
+    assert_eq!(server["results"], client["results"], "both ends report the same");
+    client
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Checks a row of bandwidth: its figures say the same thing.
+fn is_bandwidth(row: &Value, size: u64, messages: u64) {
+    assert_eq!((&row["size"], &row["messages"]), (&size.into(), &messages.into()), "{row}");
+    assert_eq!(row["bytes"], size * messages, "{row}");
+    let seconds = number(&row["seconds"]);
+    assert!(seconds > 0.0, "{row}");
+    let near = |figure: &Value, expected: f64| (number(figure) / expected - 1.0).abs() < 1e-6;
+    assert!(near(&row["messages_per_s"], messages as f64 / seconds), "{row}");
+    assert!(near(&row["gbit_per_s"], (size * messages * 8) as f64 / seconds / 1e9), "{row}");
+    assert!(near(&row["mib_per_s"], (size * messages) as f64 / seconds / f64::from(1 << 20)), "{row}");
+}
+
+/// Checks a row of latency: the percentiles are in their order, and fit the time that all of it took.
+fn is_latency(row: &Value, size: u64, messages: u64, hops: f64) {
+    assert_eq!((&row["size"], &row["messages"]), (&size.into(), &messages.into()), "{row}");
+    let latency = ["min", "median", "p99", "p99_9", "max"].map(|name| number(&row["latency_us"][name]));
+    assert!(latency[0] > 0.0 && latency.is_sorted(), "{row}");
+    let mean = number(&row["seconds"]) * 1e6 / messages as f64 / hops;
+    assert!((number(&row["latency_us"]["mean"]) / mean - 1.0).abs() < 0.01, "{row}");
+}
+
+#[test]
+fn bandwidth_of_each_operation_counts_every_message() {
+    for (op, size) in [("send", 4000), ("write", 4000), ("read", 4000), ("atomic", 8)] {
+        let record = measure(&format!("{op} bw -s {size} -n 150 --warm-up 30"));
+        assert_eq!((&record["op"], &record["test"]), (&op.into(), &"bw".into()));
+        is_bandwidth(&record["results"][0], size, 150);
+        assert_eq!(record["results"][0]["cq_mod"], 64, "half of the queue");
+        assert_eq!(record["warm_up"], 30);
+    }
+}
+
+#[test]
+fn latency_of_each_operation_has_its_percentiles_in_order() {
+    for (op, size, hops) in [("send", 64, 2.0), ("write", 64, 2.0), ("read", 64, 1.0), ("atomic", 8, 1.0)] {
+        let record = measure(&format!("{op} lat -s {size} -n 60"));
+        assert_eq!((&record["op"], &record["test"], &record["tx_depth"]), (&op.into(), &"lat".into(), &1.into()));
+        is_latency(&record["results"][0], size, 60, hops);
+    }
+}
+
+#[test]
+fn small_messages_go_inline_and_larger_ones_do_not() {
+    let record = measure("send bw -s 32,33 -n 100 -I 32");
+    is_bandwidth(&record["results"][0], 32, 100);
+    is_bandwidth(&record["results"][1], 33, 100);
+    for op in ["send", "write"] {
+        // More iterations than there are values that the last byte of an RDMA WRITE counts through.
+        let record = measure(&format!("{op} lat -s 1,33 -n 260 -I 32"));
+        is_latency(&record["results"][0], 1, 260, 2.0);
+        is_latency(&record["results"][1], 33, 260, 2.0);
+        assert_eq!(record["inline_size"], 32);
+    }
+}
+
+#[test]
+fn events_wake_both_ends() {
+    for test in ["write bw -s 4096", "send bw -s 64 -b"] {
+        let record = measure(&format!("{test} -n 100 -e"));
+        assert_eq!(record["events"], true);
+        let row = &record["results"][0];
+        is_bandwidth(row, row["size"].as_u64().unwrap(), if test.ends_with("-b") { 200 } else { 100 });
+    }
+    for test in ["send lat -s 64", "atomic lat"] {
+        let record = measure(&format!("{test} -n 30 -e"));
+        let hops = if test.starts_with("send") { 2.0 } else { 1.0 };
+        is_latency(&record["results"][0], record["results"][0]["size"].as_u64().unwrap(), 30, hops);
+    }
+}
+
+#[test]
+fn queue_pairs_directions_and_chains_multiply_the_messages() {
+    for op in ["send", "write", "read", "atomic"] {
+        let size = if op == "atomic" { 8 } else { 1000 };
+        // 20 is no multiple of 7: the last chain is shorter.
+        let record = measure(&format!("{op} bw -s {size} -n 20 -q 3 -b -l 7 -t 16"));
+        assert_eq!((&record["qps"], &record["bidirectional"]), (&3.into(), &true.into()));
+        assert_eq!((&record["post_list"], &record["tx_depth"]), (&7.into(), &16.into()));
+        is_bandwidth(&record["results"][0], size, 20 * 3 * 2);
+    }
+}
+
+#[test]
+fn queues_as_short_as_they_come_and_chains_as_long_as_the_queue_work() {
+    is_bandwidth(&measure("send bw -s 64 -n 40 -t 1 -r 2")["results"][0], 64, 40);
+    is_bandwidth(&measure("write bw -s 64 -n 100 -t 16 -l 16")["results"][0], 64, 100);
+    let signaled = measure("read bw -s 5000 -n 40 -o 1 -Q 1");
+    is_bandwidth(&signaled["results"][0], 5000, 40);
+    assert_eq!(signaled["results"][0]["cq_mod"], 1);
+}
+
+#[test]
+fn a_sweep_measures_all_powers_of_two() {
+    let record = measure("write bw --all -n 2");
+    let rows = record["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 23);
+    for (row, exponent) in rows.iter().zip(1..) {
+        is_bandwidth(row, 1 << exponent, 2);
+    }
+    let record = measure("send lat -s 2,4k,64k -n 5");
+    let sizes: Vec<_> = record["results"].as_array().unwrap().iter().map(|row| row["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [2, 4096, 65536]);
+}
+
+#[test]
+fn a_duration_ends_the_test() {
+    for test in ["send bw -s 64 -q 2 -b", "write bw -s 64 -l 4", "send lat -s 64", "write lat -s 64 -I 64"] {
+        let record = measure(&format!("{test} -D 1"));
+        assert_eq!(record["goal"]["seconds"], 1);
+        let row = &record["results"][0];
+        let (messages, seconds) = (row["messages"].as_u64().unwrap(), number(&row["seconds"]));
+        assert!(messages > 10 && (1.0..5.0).contains(&seconds), "{test}: {row}");
+        match test.contains(" bw ") {
+            true => is_bandwidth(row, 64, messages),
+            false => is_latency(row, 64, messages, 2.0),
+        }
+    }
+}
+
+#[test]
+fn what_users_of_perftest_keep_is_reported() {
+    let record = measure("send bw -s 64 -n 20 -m 1024");
+    let (address, interface) = (setting("RDMA_TEST_PEER_ADDRESS"), setting("RDMA_TEST_PEER_NETDEV"));
+    assert_eq!((&record["link_layer"], &record["mtu"], &record["port"]), (&"Ethernet".into(), &1024.into(), &1.into()));
+    assert_eq!((&record["gid_index"], &record["gid_type"]), (&1.into(), &"RoCE v2".into()));
+    assert_eq!((&record["gid"], &record["interface"]), (&format!("::ffff:{address}").into(), &interface.into()));
+
+    let (server, client) = run("send lat -s 64,4k -n 20");
+    for (output, role) in [(&server, "server"), (&client, "client")] {
+        assert!(output.contains(&format!("SEND latency, as {role}")), "{output}");
+        assert!(
+            output.contains("port 1 (Ethernet), path MTU 4096") && output.contains("GID index 1: ::ffff:"),
+            "{output}"
+        );
+        for head in ["bytes", "min µs", "median", "99 %", "99.9 %", "max"] {
+            assert!(output.contains(head), "{head}: {output}");
+        }
+        let cells: Vec<Vec<&str>> = output.lines().map(|line| line.split_whitespace().collect()).collect();
+        for size in ["64", "4096"] {
+            assert!(cells.iter().any(|row| row.get(1..3) == Some(&[size, "20"])), "{output}");
+        }
+    }
+}
+
+/// The errors of both ends, which were given different words.
+fn errors(server: &str, client: &str) -> (String, String) {
+    let (server, client) = outputs(server, client);
+    (error_of(server), error_of(client))
+}
+
+#[test]
+fn ends_with_different_tests_both_say_what_differs() {
+    let (server, client) = errors("send bw -s 64 -n 10", "write bw -s 128 -n 10");
+    assert!(
+        server.contains("the operation is SEND here and RDMA WRITE there; --size is 64 here and 128 there"),
+        "{server}"
+    );
+    assert!(
+        client.contains("the operation is RDMA WRITE here and SEND there; --size is 128 here and 64 there"),
+        "{client}"
+    );
+    let (server, client) = errors("read lat -n 10", "read lat -D 1");
+    assert!(server.contains("the end of the test is --iters 10 here and --duration 1 there"), "{server}");
+    assert!(client.contains("the end of the test is --duration 1 here and --iters 10 there"), "{client}");
+}
+
+#[test]
+fn a_client_that_cannot_get_ready_tells_the_server() {
+    let (server, client) = errors("send bw -n 10", "send bw -n 10 -I 1000000");
+    assert!(client.contains("max_inline_data 1000000") && client.contains("ask for less, or for 0"), "{client}");
+    assert!(server.starts_with("the peer failed: ibv_create_qp(") && server.contains("ask for less"), "{server}");
+    let (server, client) = errors("send bw -n 10", "send bw -n 10 -x 200");
+    assert!(client.contains("sgid_index is 200, but the entry is empty"), "{client}");
+    assert!(server.starts_with("the peer failed: ") && server.contains("sgid_index is 200"), "{server}");
+}
+
+fn error(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    error_of(Program::start(PERF, &words).output(SOON))
+}
+
+#[test]
+fn wrong_input_ends_soon_and_says_what_to_do() {
+    let device = setting("RDMA_TEST_DEVICE");
+    let unknown = error("send bw -d mlx5_7");
+    assert!(
+        unknown.starts_with("no RDMA device named \"mlx5_7\"; there is ") && unknown.contains(&device),
+        "{unknown}"
+    );
+    let no_server = error(&format!("send bw -p {} 127.0.0.1", port()));
+    assert!(no_server.contains("start the server first (without HOST)"), "{no_server}");
+    let inline = error("write lat -I 1000000");
+    assert!(
+        inline.contains("max_inline_data may be, of which devices do not tell: ask for less, or for 0"),
+        "{inline}"
+    );
+    let large = error("send bw -s 1024m");
+    assert!(large.starts_with("--size is 1073741824, and a message of ") && large.contains("has at most "), "{large}");
+    assert!(error("send bw -t 10000000").contains("takes 1 to "));
+    assert!(error("send bw -m 1500").contains("an MTU is 256, 512, 1024, 2048 or 4096 bytes"));
+    assert!(error("write lat -e").contains("leave out --events"));
+    let taken = TcpListener::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    assert!(error(&format!("send bw -p {port}")).contains("choose another one with --port"));
+}
+
+#[test]
+fn usage_errors_and_help_are_claps() {
+    for (words, expected) in [
+        (&["send"][..], "required arguments were not provided"),
+        (&["send", "bw", "-s", "4x"], "a size is a number of bytes, as 64, 4k or 1m"),
+        (&["send", "bw", "-n", "5", "-D", "1"], "'--iters <ITERS>' cannot be used with '--duration <SECONDS>'"),
+        (&["recv", "bw"], "[possible values: send, write, read, atomic]"),
+    ] {
+        let output = Program::start(PERF, words).output(SOON);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(expected), "{error}");
+    }
+    let help = Program::start(PERF, &["--help"]).output(SOON);
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in
+        ["--size", "--all", "--iters", "--duration", "--tx-depth", "--qp", "--bidirectional", "--warm-up", "--json"]
+    {
+        assert!(help.contains(option), "{option}\n{help}");
+    }
+}
+
+#[test]
+fn a_peer_that_hangs_up_or_talks_nonsense_ends_the_server() {
+    for (words, expected) in [
+        (&b""[..], "the peer hung up"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the peer does not speak the protocol of this program"),
+    ] {
+        let port = port();
+        let server = Program::start(PERF, &["send", "bw", "-p", &port.to_string(), "--timeout", "2"]);
+        wait_for_listener(port);
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.write_all(words).unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _ = peer.read_to_end(&mut answer);
+        let error = error_of(server.output(SOON));
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_ends_the_server() {
+    let port = port();
+    let number = port.to_string();
+    let (peer, address) = (setting("RDMA_TEST_PEER_DEVICE"), setting("RDMA_TEST_ADDRESS"));
+    let words = ["write", "bw", "-s", "64", "-D", "60", "-p", &number];
+    let server = Program::start(PERF, &words);
+    wait_for_listener(port);
+    let client = Program::start(PERF, &[&words[..], &["-d", &peer, &address]].concat());
+    std::thread::sleep(Duration::from_millis(1000));
+    // Dropping it kills it.
+    drop(client);
+    let error = error_of(server.output(SOON));
+    assert!(error.contains("the peer hung up"), "{error}");
+}

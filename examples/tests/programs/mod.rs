@@ -1,0 +1,81 @@
+//! Starting the example programs, and waiting for them.
+
+use std::env;
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one run may take, and how soon wrong input has to end it.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+pub(crate) fn setting(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the device tests by `cargo xtask test`"))
+}
+
+/// A TCP port for each test.
+pub(crate) fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(19000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A program that is ended when the test is.
+pub(crate) struct Program(Option<Child>);
+
+impl Program {
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(Some(command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"))))
+    }
+
+    /// The output, once it has ended by itself within `limit`.
+    pub(crate) fn output(mut self, limit: Duration) -> Output {
+        let deadline = Instant::now() + limit;
+        let mut child = self.0.take().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("still running after {limit:?}: {:?}", child.wait_with_output().unwrap());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits until somebody listens at a TCP port.
+pub(crate) fn wait_for_listener(port: u16) {
+    let deadline = Instant::now() + LIMIT;
+    // The local address of a listening socket (state 0A) ends with the port.
+    let listens = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().unwrap_or_default();
+        local.ends_with(&format!(":{port:04X}")) && fields.nth(1) == Some("0A")
+    };
+    while !["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .any(|path| fs::read_to_string(path).unwrap_or_default().lines().any(listens))
+    {
+        assert!(Instant::now() < deadline, "nobody listens at port {port}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The error of a program that is to end soon with status 1.
+pub(crate) fn error_of(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    text.strip_prefix("error: ").unwrap_or_else(|| panic!("{text}")).trim_end().to_owned()
+}
