@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use verbs::{CompletionQueue, WorkCompletion};
 
-/// After so many polls that came up empty, others may have the processor: a device that is software needs one itself, and where nobody
-/// wants it, it comes back at once. So many polls take longer than the usual answer of a device that is not.
-const POLLS: u32 = 2000;
-/// Looking into memory is that much quicker than a poll.
-const LOOKS: u32 = 20 * POLLS;
+/// After so long in vain, others may have the processor: a device that is software needs one itself, and where nobody wants it, it comes
+/// back at once. It is longer than the usual answer of a device that is not.
+const PATIENCE: Duration = Duration::from_micros(10);
 
-/// After so many rounds of that, the clock is read.
-const ROUNDS: u32 = 16;
+/// Attempts between two looks at the clock, at most.
+const MAX_ATTEMPTS: u32 = 1 << 14;
 
 /// Takes completions off a queue, up to 16 at a time, as perftest does.
 pub(crate) struct Completions<'a> {
@@ -21,11 +19,20 @@ pub(crate) struct Completions<'a> {
     events: bool,
     timeout: Duration,
     array: [WorkCompletion; 16],
+    polls: Spin,
+    looks: Spin,
 }
 
 impl<'a> Completions<'a> {
     pub(crate) fn new(cq: &'a CompletionQueue, events: bool, timeout: Duration) -> Self {
-        Self { cq, events, timeout, array: [WorkCompletion::default(); 16] }
+        Self {
+            cq,
+            events,
+            timeout,
+            array: [WorkCompletion::default(); 16],
+            polls: Spin::default(),
+            looks: Spin::default(),
+        }
     }
 
     /// At least one completion.
@@ -34,8 +41,8 @@ impl<'a> Completions<'a> {
         let count = match self.events {
             true => self.cq.wait(&mut self.array, Some(self.timeout))?.len(),
             false => {
-                spin(POLLS, self.timeout, || Ok(Some(self.cq.poll(&mut self.array)?.len()).filter(|count| *count > 0)))?
-                    .unwrap_or(0)
+                let poll = || Ok(Some(self.cq.poll(&mut self.array)?.len()).filter(|count| *count > 0));
+                self.polls.until(self.timeout, poll)?.unwrap_or(0)
             }
         };
         if count == 0 { Err(no_progress(self.timeout)) } else { Ok(&self.array[..count]) }
@@ -44,7 +51,7 @@ impl<'a> Completions<'a> {
     /// Waits until memory is as it should be. A request that fails meanwhile ends it.
     #[inline]
     pub(crate) fn watch(&mut self, mut is_there: impl FnMut() -> bool) -> Result<()> {
-        if spin(LOOKS, self.timeout, || Ok(is_there().then_some(())))?.is_some() {
+        if self.looks.until(self.timeout, || Ok(is_there().then_some(())))?.is_some() {
             return Ok(());
         }
         for completion in self.cq.poll(&mut self.array)? {
@@ -54,22 +61,45 @@ impl<'a> Completions<'a> {
     }
 }
 
-/// Tries until there is something; `None` when the time is over. The clock is read only now and then.
-#[inline]
-fn spin<T>(tries: u32, timeout: Duration, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
-    let mut deadline = None;
-    loop {
-        for _ in 0..ROUNDS {
-            for _ in 0..tries {
+/// Trying again and again. It learns how many attempts are made in the time after which the processor is offered to others.
+struct Spin {
+    attempts: u32,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self { attempts: 16 }
+    }
+}
+
+impl Spin {
+    /// Tries until there is something; `None` when the time is over.
+    #[inline]
+    fn until<T>(&mut self, timeout: Duration, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+        // What is there at once needs no look at the clock.
+        for _ in 0..self.attempts {
+            if let Some(found) = attempt()? {
+                return Ok(Some(found));
+            }
+        }
+        let deadline = Instant::now() + timeout;
+        loop {
+            let start = Instant::now();
+            for _ in 0..self.attempts {
                 if let Some(found) = attempt()? {
                     return Ok(Some(found));
                 }
             }
+            let now = Instant::now();
+            if now > deadline {
+                return Ok(None);
+            }
+            self.attempts = match now - start {
+                long if long > PATIENCE => (self.attempts / 2).max(1),
+                short if short < PATIENCE / 2 => (self.attempts * 2).min(MAX_ATTEMPTS),
+                _ => self.attempts,
+            };
             thread::yield_now();
-        }
-        let now = Instant::now();
-        if now > *deadline.get_or_insert(now + timeout) {
-            return Ok(None);
         }
     }
 }
