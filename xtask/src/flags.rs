@@ -42,7 +42,7 @@ pub(crate) enum Task {
     /// The virtual machine: a shell or one command in it
     #[command(subcommand)]
     Vm(VmTask),
-    /// What CI runs: formatting, clippy, documentation, tests
+    /// What CI runs: formatting, clippy, documentation, coverage, instruction counts, tests
     Ci(Test),
     /// Which functions of libibverbs are bound, wrapped and tested
     ///

@@ -74,7 +74,11 @@ fn compare(place: &mut Place, choice: &Choice, program: &Path, cases: &[Case], p
 }
 
 /// `bench --instructions`
-fn instructions() -> Result<i32> {
+///
+/// # Errors
+///
+/// Cargo does not start.
+pub(crate) fn instructions() -> Result<i32> {
     setup::ensure(Needs::TO_COUNT)?;
     let workspace = Workspace::find()?;
     let mut command = workspace::cargo();
