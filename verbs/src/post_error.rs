@@ -29,6 +29,10 @@ pub(crate) enum Reason {
     SharedReceiveQueue,
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
+    /// It is a datagram that does not fit into a packet; it was not posted.
+    Datagram { length: u64, limit: u32 },
+    /// Its address handle is of another protection domain; it was not posted.
+    AddressHandle,
     /// The send queue has no slots for the chain, of which nothing was posted.
     Slots { free: u32, slots: u32 },
     /// The provider would send another list; nothing was posted.
@@ -100,6 +104,12 @@ impl PostError {
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
             ),
+            (Reason::Datagram { length, limit }, _) => format!(
+                "the next one is a datagram of {length} bytes, which would get lost: the port's active MTU is {limit}",
+            ),
+            (Reason::AddressHandle, _) => {
+                "the next one names an address handle of another protection domain than the queue pair's".to_owned()
+            }
             (Reason::Slots { free, slots }, _) => format!(
                 "{free} of the send queue's {slots} slots are free: poll completions before posting more",
             ),

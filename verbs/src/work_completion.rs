@@ -222,7 +222,7 @@ impl fmt::Debug for WorkCompletion {
 #[derive(Clone, Copy)]
 pub struct Success<'a>(&'a ffi::ibv_wc);
 
-impl Success<'_> {
+impl<'a> Success<'a> {
     /// The identifier that the program gave the request.
     #[inline]
     pub fn wr_id(&self) -> u64 {
@@ -272,6 +272,10 @@ impl Success<'_> {
         // SAFETY: as in `imm_data`.
         let rkey = unsafe { self.0.__bindgen_anon_1.invalidated_rkey };
         (with_inv && self.opcode().is_receive()).then_some(rkey)
+    }
+
+    pub(crate) fn as_raw(&self) -> &'a ffi::ibv_wc {
+        self.0
     }
 }
 

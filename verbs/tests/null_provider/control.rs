@@ -38,7 +38,8 @@ pub(super) struct QueuePair {
     pub(super) signal_all: bool,
     pub(super) is_extended: bool,
     pub(super) building: Building,
-    cap: ffi::ibv_qp_cap,
+    /// What it was told.
+    attributes: ffi::ibv_qp_attr,
 }
 
 /// Whether a call that makes an object out of others may go on; sets `errno` if not.
@@ -317,7 +318,11 @@ pub(super) unsafe extern "C" fn ibv_create_qp(
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
     let signal_all = attributes.sq_sig_all != 0;
-    let pair = QueuePair { qp: extended, signal_all, is_extended: false, building: Building::default(), cap };
+    // SAFETY: all zeroes are a valid structure.
+    let mut told: ffi::ibv_qp_attr = unsafe { mem::zeroed() };
+    told.cap = cap;
+    let building = Building::default();
+    let pair = QueuePair { qp: extended, signal_all, is_extended: false, building, attributes: told };
     let qp: *mut ffi::ibv_qp = state.keep(pair).cast();
     let slots = Slots {
         max_send: cap.max_send_wr,
@@ -340,6 +345,10 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
     let (shared, context) = unsafe { (shared((*qp).context), (*qp).context) };
     // SAFETY: the queue pair's context is alive.
     let mut state = unsafe { settle(shared, shared.lock(), context, qp as usize, "ibv_destroy_qp") };
+    if state.pairs.get(&(qp as usize)).is_some_and(|pair| !pair.groups.is_empty()) {
+        state.violations.push("ibv_destroy_qp: the queue pair is attached to a multicast group".to_owned());
+        return libc::EBUSY;
+    }
     match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
         Ok(()) => {
             state.pairs.remove(&(qp as usize));
@@ -362,8 +371,42 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ffi::ibv_qp, attributes: *mut ffi::i
         if mask as u32 & ffi::ibv_qp_attr_mask::IBV_QP_STATE.0 != 0 {
             (*qp).state = (*attributes).qp_state;
         }
+        tell(&mut (*qp.cast::<QueuePair>()).attributes, &*attributes, mask as u32);
     }
     0
+}
+
+/// Sets the attributes that are in the mask.
+fn tell(told: &mut ffi::ibv_qp_attr, attributes: &ffi::ibv_qp_attr, mask: u32) {
+    use ffi::ibv_qp_attr_mask as M;
+    macro_rules! set {
+        ($($bit:ident: $($field:ident),*;)*) => {
+            $(if mask & M::$bit.0 != 0 {
+                $(told.$field = attributes.$field;)*
+            })*
+        };
+    }
+    set! {
+        IBV_QP_STATE: qp_state;
+        IBV_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify;
+        IBV_QP_ACCESS_FLAGS: qp_access_flags;
+        IBV_QP_PKEY_INDEX: pkey_index;
+        IBV_QP_PORT: port_num;
+        IBV_QP_QKEY: qkey;
+        IBV_QP_AV: ah_attr;
+        IBV_QP_PATH_MTU: path_mtu;
+        IBV_QP_TIMEOUT: timeout;
+        IBV_QP_RETRY_CNT: retry_cnt;
+        IBV_QP_RNR_RETRY: rnr_retry;
+        IBV_QP_RQ_PSN: rq_psn;
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        IBV_QP_ALT_PATH: alt_ah_attr, alt_port_num, alt_pkey_index, alt_timeout;
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer;
+        IBV_QP_SQ_PSN: sq_psn;
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        IBV_QP_PATH_MIG_STATE: path_mig_state;
+        IBV_QP_DEST_QPN: dest_qp_num;
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -381,10 +424,11 @@ unsafe extern "C" fn ibv_query_qp(
             set_errno(fault.errno);
             return fault.returns.unwrap_or(fault.errno);
         }
-        attributes.write_bytes(0, 1);
+        let pair = qp.cast::<QueuePair>();
+        attributes.write((*pair).attributes);
         initial.write_bytes(0, 1);
-        (*attributes).qp_state = (*qp).state;
-        (*initial).cap = (*qp.cast::<QueuePair>()).cap;
+        (*initial).cap = (*pair).attributes.cap;
+        (*initial).sq_sig_all = (*pair).signal_all.into();
     }
     0
 }
