@@ -189,8 +189,9 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
-    AlternatePath, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN, MulticastAttachment, PathMigrationState,
-    QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification, QueuePairState,
+    AlternatePath, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN, MulticastAttachment,
+    PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification,
+    QueuePairState,
 };
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
@@ -17,6 +17,7 @@ use crate::ffi;
 use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
+use crate::queue_pair::multicast::Attachments;
 use crate::queue_pair::{QueuePair, extended, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -238,8 +239,8 @@ impl<T: Transport> QueuePairBuilder<T> {
             post_recv: receive::function(self.pd.context(), self.srq.is_none()),
             capabilities: cap.into(),
             extended,
-            max_datagram: AtomicU32::new(u32::MAX),
-            multicast: OnceLock::new(),
+            max_datagram: T::DATAGRAM.then(|| Box::new(AtomicU32::new(u32::MAX))),
+            multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,

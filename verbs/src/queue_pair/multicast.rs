@@ -135,7 +135,9 @@ impl QueuePair<Ud> {
         if !group.is_multicast() {
             return Err(Error::invalid(VERB, "the multicast group", group, MULTICAST_RULE));
         }
-        let attachments = self.multicast.get_or_init(|| Arc::new(Attachments::new(self.qp)));
+        let Some(attachments) = &self.multicast else {
+            return Err(Errno(libc::EOPNOTSUPP).of(VERB, format_args!("{self:?}")));
+        };
         let group = Group { gid: group, lid };
         attachments.attach(group).map_err(|errno| errno.of(VERB, format_args!("{self:?}, {group}")))?;
         Ok(MulticastAttachment { attachments: Some(attachments.clone()), group })

@@ -18,7 +18,7 @@ impl Datagrams {
     fn new() -> Self {
         let bench = Bench::new();
         let builder = QueuePair::<Ud>::builder(&bench.pd, &bench.cq, &bench.cq);
-        let qp = builder.max_inline_data(64).max_send_sge(2).max_recv_sge(2).build().unwrap();
+        let qp = builder.max_inline_data(64).max_send_sge(2).max_recv_sge(2).require_extended().build().unwrap();
         let local = qp.local_endpoint(1, &GidFilter::default()).unwrap();
         qp.activate(&local, QKEY).unwrap();
         let ah = bench.pd.create_address_handle_to(&local, &local.endpoint).unwrap();
@@ -134,6 +134,38 @@ fn an_address_handle_of_another_domain_never_reaches_the_provider() {
         refused(ud.qp.post_send_chain(&mut chain).unwrap_err(), 1, 3);
         assert_eq!(ud.bench.polled(), [1]);
     }
+}
+
+#[test]
+fn datagrams_go_through_the_extended_interface_with_their_destination() {
+    let ud = Datagrams::new();
+    let extended = ud.qp.extended().unwrap();
+    let slices = [ud.bench.region.slice(..64).unwrap()];
+    let inline = [InlineSlice::new(b"inline")];
+    let mut requests = [
+        SendRequest::send_to(0, &slices, &ud.ah, 7, QKEY).signaled(),
+        SendRequest::send_to_with_imm(1, &slices, &ud.ah, 7, QKEY, 9).signaled(),
+        SendRequest::send_to_inline(2, &inline, &ud.ah, 7, QKEY).signaled(),
+        SendRequest::send_to_inline_with_imm(3, &inline, &ud.ah, 7, QKEY, 9).signaled(),
+    ];
+    extended.post_send_chain(&mut requests).unwrap();
+    assert_eq!(ud.bench.polled(), [0, 1, 2, 3]);
+    extended.post_send(&requests[1]).unwrap();
+    let prepared = PreparedSend::send_to(5, [ud.bench.region.hold(..8).unwrap()], &ud.ah, 7, QKEY).signaled();
+    extended.post_prepared_send(&prepared).unwrap();
+    assert_eq!(ud.bench.polled(), [1, 5]);
+    // What the queue does not take is refused here, too, and what comes before it is sent.
+    let more = [ud.bench.region.slice(..1025).unwrap()];
+    let mut requests = [&slices, &more].map(|slices| SendRequest::send_to(1, slices, &ud.ah, 7, QKEY).signaled());
+    let error = extended.post_send_chain(&mut requests).unwrap_err();
+    assert!(error.to_string().contains("a datagram of 1025 bytes"), "{error}");
+    assert_eq!((error.accepted(), ud.bench.polled()), (Some(1), vec![1]));
+    for foreign in ud.foreign() {
+        let error = extended.post_send(&SendRequest::send_to(1, &slices, &foreign, 7, QKEY)).unwrap_err();
+        assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, Some(0)));
+        assert!(error.to_string().contains("an address handle of another protection domain"), "{error}");
+    }
+    ud.provider().assert_no_violation();
 }
 
 #[test]
