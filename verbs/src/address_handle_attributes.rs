@@ -51,7 +51,7 @@ pub struct GlobalRoute {
     pub destination: Gid,
     /// The index of the local GID in the port's table, from 0; libibverbs has 8 bits for it.
     pub source_gid_index: u8,
-    /// How many routers a packet may cross.
+    /// How many routers a packet may cross; on RoCE the kernel may set another number.
     pub hop_limit: u8,
     /// The traffic class (on RoCE v2 the DSCP and ECN bits).
     pub traffic_class: u8,

@@ -265,7 +265,8 @@ impl<'a> Success<'a> {
         (with_imm && self.opcode().is_receive()).then(|| u32::from_be(unsafe { self.0.__bindgen_anon_1.imm_data }))
     }
 
-    /// The key that the message invalidated (SEND with invalidate), for a receive.
+    /// The key that the message invalidated (SEND with invalidate), for a receive. (`None` on rxe, whose kernel sets a flag for it that
+    /// means something else here.)
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         let with_inv = self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;

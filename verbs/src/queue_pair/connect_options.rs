@@ -23,7 +23,7 @@ pub struct ConnectOptions {
     pub service_level: u8,
     /// The lower bits of the local LID (LMC). Default: 0.
     pub source_path_bits: u8,
-    /// How many routers a packet may cross. Default: 64.
+    /// How many routers a packet may cross; on RoCE the kernel may set another number. Default: 64.
     pub hop_limit: u8,
     /// The traffic class (on RoCE v2 the DSCP and ECN bits). Default: 0.
     pub traffic_class: u8,

@@ -3,7 +3,7 @@
 use crate::address_handle_attributes::AddressHandleAttributes;
 use crate::ffi::ibv_qp_attr_mask as M;
 use crate::port::Mtu;
-use crate::queue_pair::transition::{self, names};
+use crate::queue_pair::transition::{self, Transition, names};
 use crate::queue_pair::{QueuePair, QueuePairModification};
 use crate::returns::Errno;
 use crate::transport::Transport;
@@ -29,7 +29,7 @@ impl<T: Transport> QueuePair<T> {
             let to = modification.target().unwrap_or(from);
             let mask = modification.mask() & !M::IBV_QP_STATE.0;
             match transition::of(T::TYPE, from, to) {
-                None if modification.target().is_none() => {
+                None | Some(Transition { required: 0, optional: 0 }) if modification.target().is_none() => {
                     return format!("the queue pair is in {from}, in which no attribute can be changed");
                 }
                 None => return format!("the queue pair is in {from}, from which there is no transition to {to}"),

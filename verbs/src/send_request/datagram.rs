@@ -16,7 +16,7 @@ impl<'a> SendRequest<'a, Ud> {
     /// [`MULTICAST_QPN`](crate::MULTICAST_QPN).
     ///
     /// The message is one packet: it has at most as many bytes as the port's active MTU. If `remote_qkey` has its highest bit set,
-    /// the Q_Key of the sending queue pair is sent in its place.
+    /// the Q_Key of the sending queue pair is sent in its place (not by rxe).
     #[doc(alias = "IBV_WR_SEND")]
     #[doc(alias = "remote_qkey")]
     #[inline]

@@ -16,7 +16,8 @@ impl<'a> SendRequest<'a, Rc> {
     /// SEND with invalidate: a SEND that also takes back `rkey`, the key of a memory window or region of the peer's. The peer finds
     /// the key in its completion: [`Success::invalidated_rkey`](crate::Success::invalidated_rkey).
     ///
-    /// A peer whose device cannot invalidate what the key names fails the request, and its queue pair goes to ERROR.
+    /// A key that the peer's device cannot invalidate fails the peer's receive, and its queue pair goes to ERROR; the sender need not be
+    /// told.
     #[doc(alias = "IBV_WR_SEND_WITH_INV")]
     #[inline]
     pub fn send_with_invalidate(wr_id: u64, slices: &'a [LocalSlice<'a>], rkey: u32) -> Self {
