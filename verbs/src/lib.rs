@@ -53,7 +53,7 @@
 //!
 //! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
 //! the C objects are destroyed in the order that libibverbs asks for. [`Context`], [`ProtectionDomain`],
-//! [`CompletionQueue`], [`CompletionChannel`] and [`SharedReceiveQueue`] are handles that can be cloned.
+//! [`CompletionQueue`], [`CompletionChannel`], [`SharedReceiveQueue`] and [`AddressHandle`] are handles that can be cloned.
 //!
 //! # Memory
 //!

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use crate::error::describe;
+use crate::grh::Grh;
 
 /// A queue refused a request, and with it the rest of its chain.
 ///
@@ -31,6 +32,8 @@ pub(crate) enum Reason {
     InlineData { length: u64, limit: u32 },
     /// It is a datagram that does not fit into a packet; it was not posted.
     Datagram { length: u64, limit: u32 },
+    /// It is a receive of UD without room for a header; it was not posted.
+    DatagramReceive { length: u64 },
     /// Its address handle is of another protection domain; it was not posted.
     AddressHandle,
     /// The send queue has no slots for the chain, of which nothing was posted.
@@ -106,6 +109,10 @@ impl PostError {
             ),
             (Reason::Datagram { length, limit }, _) => format!(
                 "the next one is a datagram of {length} bytes, which would get lost: the port's active MTU is {limit}",
+            ),
+            (Reason::DatagramReceive { length }, _) => format!(
+                "the next one is a receive of {length} bytes, and what arrives at a UD queue pair begins with {} bytes of header",
+                Grh::LEN,
             ),
             (Reason::AddressHandle, _) => {
                 "the next one names an address handle of another protection domain than the queue pair's".to_owned()

@@ -9,7 +9,8 @@ impl QueuePair<Ud> {
     /// `ibv_modify_qp` from RESET to INIT: from now on, receives can be posted. The partition key is the one at index 0; with another
     /// one, use [`modify`](Self::modify).
     ///
-    /// `qkey` is what a datagram has to carry to be received. One with the highest bit set is for privileged programs.
+    /// `qkey` is what a datagram has to carry to be received. One with the highest bit set is for privileged programs. From now on, a
+    /// datagram that is longer than the port's active MTU is refused when it is posted: no device would send it, and few would say so.
     ///
     /// # Errors
     ///

@@ -11,6 +11,7 @@ mod attributes;
 mod builder;
 mod connect;
 mod connect_options;
+mod datagram_receive;
 mod diagnose;
 mod ece;
 mod extended;

@@ -19,7 +19,7 @@ use crate::ffi;
 use crate::post_error::{PostError, Reason};
 use crate::prepared_receive::PreparedReceive;
 use crate::prepared_send::PreparedSend;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, datagram_receive};
 use crate::receive_request::ReceiveRequest;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
@@ -89,7 +89,7 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// * `ENOMEM`: the queue is full.
     /// * `EINVAL`: the request has too many scatter/gather entries, or the queue pair is in RESET, or it has a
-    ///   [shared receive queue](Self::shared_receive_queue).
+    ///   [shared receive queue](Self::shared_receive_queue). A receive of UD also needs room for a [`Grh`](crate::Grh).
     ///
     /// # References
     ///
@@ -123,12 +123,21 @@ impl<T: Transport> QueuePair<T> {
     #[inline]
     pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
         let (total, requests) = (requests.length(), requests.link(Limits::NONE));
+        if T::DATAGRAM {
+            return self.post_datagram_receives(requests, total);
+        }
+        self.post_linked_receives(&requests, total)
+    }
+
+    /// Posts a chain that is linked; `total` requests were to be posted.
+    #[inline]
+    pub(super) fn post_linked_receives(&self, chain: &Linked<ffi::ibv_recv_wr>, total: usize) -> Result<(), PostError> {
         let mut bad_wr = ptr::null_mut();
-        if requests.count > 0 {
+        if chain.count > 0 {
             // SAFETY: the queue pair is alive, and the requests are a chain of valid ones.
-            let code = unsafe { (self.post_recv)(self.as_raw(), requests.first, &mut bad_wr) };
+            let code = unsafe { (self.post_recv)(self.as_raw(), chain.first, &mut bad_wr) };
             if code != 0 {
-                return Err(self.receive_refusal(code, &requests, total, bad_wr));
+                return Err(self.receive_refusal(code, chain, total, bad_wr));
             }
         }
         Ok(())
@@ -157,6 +166,10 @@ impl<T: Transport> QueuePair<T> {
     /// The request is valid.
     #[inline]
     unsafe fn post_one_receive(&self, wr: *mut ffi::ibv_recv_wr) -> Result<(), PostError> {
+        // SAFETY: the request is valid.
+        if T::DATAGRAM && unsafe { datagram_receive::is_too_short(wr) } {
+            return Err(datagram_receive::too_short(wr, 0, 1));
+        }
         let mut bad_wr = ptr::null_mut();
         // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {

@@ -197,6 +197,8 @@ fn a_datagram_has_at_most_as_many_bytes_as_the_ports_mtu() {
 fn a_receive_that_is_too_small_for_header_and_payload_takes_nothing() {
     let (a, b) = (End::new(), End::new());
     let (ah, target) = (a.to(&b), b.side.region(64, RW));
+    let error = b.side.qp.post_receive(&ReceiveRequest::new(0, &[target.slice(..39).unwrap()])).unwrap_err();
+    assert!(error.to_string().contains("a receive of 39 bytes"), "{error}");
     b.side.qp.post_receive(&ReceiveRequest::new(1, &[target.slice(..44).unwrap()])).unwrap();
     let inline = [InlineSlice::new(b"12345678")];
     let request = SendRequest::send_to_inline(2, &inline, &ah, b.qp_num(), QKEY);

@@ -99,6 +99,28 @@ fn a_message_without_a_receive_is_lost_and_the_next_one_arrives() {
 }
 
 #[test]
+fn a_message_that_is_larger_than_its_receive_does_not_concern_the_sender() {
+    let [a, b] = local_pair();
+    let (source, target) = (a.region(64, RW), b.region(64, RW));
+    b.qp.post_receive(&ReceiveRequest::new(1, &[target.slice(..32).unwrap()])).unwrap();
+    a.qp.post_send(&SendRequest::send(2, &[source.slice(..).unwrap()]).signaled()).unwrap();
+    assert_eq!(a.completion().success().unwrap().wr_id(), 2);
+    assert_eq!(a.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
+    match silent(&b)[..] {
+        // The specification has it dropped.
+        [] => assert_eq!(b.qp.state().unwrap(), QueuePairState::READY_TO_SEND),
+        // With rxe the receive fails, and the queue pair with it.
+        [completion] => {
+            let status = completion.success().unwrap_err().status;
+            let length = WorkCompletionStatus::LOCAL_LENGTH_ERROR;
+            assert!([length, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR].contains(&status), "{status}");
+            assert_eq!(b.qp.state().unwrap(), QueuePairState::ERROR);
+        }
+        ref more => panic!("{more:?}"),
+    }
+}
+
+#[test]
 fn a_message_that_the_peer_does_not_allow_is_lost_without_an_error_at_the_sender() {
     let context = open();
     let sides = [context.clone(), context].map(|context| Side::<Uc>::of(context, |builder| builder));

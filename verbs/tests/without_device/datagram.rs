@@ -232,16 +232,50 @@ fn the_answer_to_a_datagram_goes_where_its_header_says() {
 #[test]
 fn only_a_receive_of_40_bytes_or_more_is_a_datagram() {
     let ud = Datagrams::new();
-    for (length, payload) in [(0, None), (39, None), (40, Some(0)), (41, Some(1))] {
-        ud.qp.post_receive(&ReceiveRequest::new(1, &[ud.bench.region.slice(..length).unwrap()])).unwrap();
+    let completion = || {
         let mut room = [WorkCompletion::default(); 1];
-        let completion = ud.bench.cq.poll(&mut room).unwrap()[0];
-        let datagram = completion.success().unwrap().datagram();
-        assert_eq!(datagram.map(|datagram| datagram.payload_len()), payload, "{length}");
+        ud.bench.cq.poll(&mut room).unwrap()[0]
+    };
+    // A connected queue pair takes receives of any length.
+    for (length, payload) in [(0, None), (39, None), (40, Some(0)), (41, Some(1))] {
+        let slices = [ud.bench.region.slice(..length).unwrap()];
+        ud.bench.qp.post_receive(&ReceiveRequest::new(1, &slices)).unwrap();
+        let datagram = |success: Success<'_>| success.datagram().map(|datagram| datagram.payload_len());
+        assert_eq!(datagram(completion().success().unwrap()), payload, "{length}");
     }
     ud.qp.post_send(&SendRequest::send_to(1, &[], &ud.ah, 7, QKEY).signaled()).unwrap();
-    let mut room = [WorkCompletion::default(); 1];
-    assert!(ud.bench.cq.poll(&mut room).unwrap()[0].success().unwrap().datagram().is_none());
+    assert!(completion().success().unwrap().datagram().is_none());
+}
+
+#[test]
+fn a_receive_without_room_for_a_header_is_refused_and_those_before_it_are_posted() {
+    let ud = Datagrams::new();
+    let region = &ud.bench.region;
+    let (short, whole) = ([region.slice(..39).unwrap()], [region.slice(..8).unwrap(), region.slice(..32).unwrap()]);
+    let refused = |error: PostError, accepted, requests| {
+        assert_eq!(
+            (error.kind(), error.accepted(), error.requests()),
+            (PostErrorKind::Invalid, Some(accepted), requests)
+        );
+        assert!(error.to_string().contains("a receive of 39 bytes"), "{error}");
+    };
+    refused(ud.qp.post_receive(&ReceiveRequest::new(1, &short)).unwrap_err(), 0, 1);
+    let prepared = || [region.hold(..39).unwrap()];
+    refused(ud.qp.post_prepared_receive(&PreparedReceive::new(1, prepared())).unwrap_err(), 0, 1);
+    refused(ud.qp.post_receive_chain(&mut [PreparedReceive::new(1, prepared())]).unwrap_err(), 0, 1);
+    ud.qp.post_receive(&ReceiveRequest::new(1, &whole)).unwrap();
+    let mut chain = [&whole[..], &whole, &short, &whole].map(|slices| ReceiveRequest::new(2, slices));
+    refused(ud.qp.post_receive_chain(&mut chain).unwrap_err(), 2, 4);
+    assert_eq!(ud.bench.polled(), [1, 2, 2]);
+    ud.qp.post_receive_chain(&mut chain[..2]).unwrap();
+    ud.qp.post_receive_chain(&mut chain[..0]).unwrap();
+    assert_eq!(ud.bench.polled(), [2, 2]);
+    // Slots that were refused wait for the next refill, and can be posted to another queue pair.
+    let mut slots = ReceiveSlots::new(region.hold(..39 * 4).unwrap(), 39, 100).unwrap();
+    refused(slots.refill(&ud.qp).unwrap_err(), 0, 4);
+    assert_eq!((slots.waiting(), slots.refill(&ud.bench.qp).unwrap()), (4, 4));
+    assert_eq!(ud.bench.polled(), [100, 101, 102, 103]);
+    ud.provider().assert_no_violation();
 }
 
 #[test]
