@@ -152,7 +152,7 @@ fn values_beyond_the_limits_of_the_device_are_named() {
     let rc = build::<Rc>(&bench);
     let init = Modification::to(State::INIT).access(AccessFlags::empty());
     let text = refusal(&bench, &rc, libc::EINVAL, init.port(1).pkey_index(9));
-    assert!(text.ends_with("pkey_index is 9, and the port has 1 P_Keys"), "{text}");
+    assert!(text.ends_with("pkey_index is 9, and the port has 3 P_Keys"), "{text}");
     let text = refusal(&bench, &rc, libc::EINVAL, init.port(3).pkey_index(0));
     assert!(text.contains("port_num is 3: ") && text.contains("the ports of null0 are 1 to 1"), "{text}");
     let local = rc.local_endpoint(1, &GidFilter::default()).unwrap();
