@@ -126,10 +126,26 @@ impl WorkRequest for ffi::ibv_send_wr {
 
     #[inline]
     unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool {
+        // Most have one entry, whose length need not be added up.
         // SAFETY: as the caller says.
         unsafe {
-            AddressHandle::fits((*this).wr.ud.ah, limits.pd) && Self::length(this) <= u64::from(limits.max_datagram)
+            let is_short = (*this).num_sge == 1 && (*(*this).sg_list).length <= limits.max_datagram;
+            if is_short && ptr::eq((*(*this).wr.ud.ah).pd, limits.pd) {
+                return true;
+            }
+            is_sendable_datagram(this, limits)
         }
+    }
+}
+
+/// # Safety
+///
+/// As [`WorkRequest::is_sendable_datagram`].
+#[inline(never)]
+unsafe fn is_sendable_datagram(this: *const ffi::ibv_send_wr, limits: Limits) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        AddressHandle::fits((*this).wr.ud.ah, limits.pd) && WorkRequest::length(this) <= u64::from(limits.max_datagram)
     }
 }
 

@@ -239,7 +239,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             post_recv: receive::function(self.pd.context(), self.srq.is_none()),
             capabilities: cap.into(),
             extended,
-            max_datagram: T::DATAGRAM.then(|| Box::new(AtomicU32::new(u32::MAX))),
+            max_datagram: Box::new(AtomicU32::new(u32::MAX)),
             multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,

@@ -77,7 +77,7 @@ pub struct QueuePair<T: Transport> {
     // Behind pointers, as what changes has to be: the compiler may then keep the other fields in registers from one post to the next,
     // which is worth three instructions.
     /// UD: how many bytes a message has at most, which is known once the port is.
-    max_datagram: Option<Box<AtomicU32>>,
+    max_datagram: Box<AtomicU32>,
     /// UD: the multicast groups.
     multicast: Option<Arc<Attachments>>,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.

@@ -46,9 +46,9 @@ impl<T: Transport> QueuePair<T> {
                 None => errno.with_remedy(VERB, format_args!("{self:?}, {modification:?}"), remedy),
             }
         })?;
-        if let (Some(limit), true) = (&self.max_datagram, modification.has(M::IBV_QP_PORT)) {
+        if T::DATAGRAM && modification.has(M::IBV_QP_PORT) {
             let port = self.protection_domain().context().port(attributes.port_num).ok();
-            limit.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
+            self.max_datagram.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
         }
         Ok(())
     }

@@ -182,10 +182,10 @@ impl<T: Transport> QueuePair<T> {
     /// What the send queue takes, as far as providers do not look.
     #[inline]
     pub(super) fn limits(&self) -> Limits {
-        let max_datagram = self.max_datagram.as_ref().filter(|_| T::DATAGRAM);
         Limits {
             max_inline_data: self.capabilities.max_inline_data,
-            max_datagram: max_datagram.map_or(u32::MAX, |limit| limit.load(Relaxed)),
+            // Only for datagrams: an atomic load stays in the program even if nobody uses what it found.
+            max_datagram: if T::DATAGRAM { self.max_datagram.load(Relaxed) } else { u32::MAX },
             pd: self.pd.as_raw(),
         }
     }

@@ -24,16 +24,12 @@ impl Window {
             wr.wr_id = 77;
             wr.opcode = ffi::ibv_wr_opcode::IBV_WR_BIND_MW;
             wr.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
-            wr.__bindgen_anon_2.bind_mw = ffi::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
-                mw,
-                rkey,
-                bind_info: ffi::ibv_mw_bind_info {
-                    mr: region.as_raw(),
-                    addr: region.as_ptr() as u64,
-                    length: region.len() as u64,
-                    mw_access_flags: AccessFlags::REMOTE_WRITE.bits(),
-                },
-            };
+            // The names of the structures in the union differ from release to release.
+            let bind = &mut wr.__bindgen_anon_2.bind_mw;
+            (bind.mw, bind.rkey) = (mw, rkey);
+            (bind.bind_info.mr, bind.bind_info.addr) = (region.as_raw(), region.as_ptr() as u64);
+            bind.bind_info.length = region.len() as u64;
+            bind.bind_info.mw_access_flags = AccessFlags::REMOTE_WRITE.bits();
             let mut bad = ptr::null_mut();
             assert_eq!(ffi::ibv_post_send(side.qp.as_raw(), &mut wr, &mut bad), 0);
             let completion = side.completion();
