@@ -15,6 +15,7 @@
 #![allow(dead_code, reason = "each binary uses its part")]
 
 mod address;
+mod attributes;
 mod checked;
 mod checked_extended;
 mod completion_queue;
