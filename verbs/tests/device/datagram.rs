@@ -308,6 +308,35 @@ fn an_address_handle_that_cannot_be_made_is_diagnosed() {
 }
 
 #[test]
+fn datagrams_go_through_the_extended_interface() {
+    let (a, b) = (End::new(), End::new());
+    let builder = QueuePair::<Ud>::builder(&a.side.pd, &a.side.cq, &a.side.cq).max_inline_data(64);
+    let qp = builder.require_extended().build().unwrap();
+    qp.activate(&a.local, QKEY).unwrap();
+    let extended = qp.extended().unwrap();
+    let (ah, target) = (a.to(&b), b.side.region(256, RW));
+    let mut source = a.side.region(8, RW);
+    source.write_at(0, b"extended").unwrap();
+    let (slices, inline) = ([source.slice(..).unwrap()], [InlineSlice::new(b"inline")]);
+    for wr_id in 0..2 {
+        let start = wr_id as usize * 128;
+        b.side.qp.post_receive(&ReceiveRequest::new(wr_id, &[target.slice(start..start + 128).unwrap()])).unwrap();
+    }
+    let mut chain = [
+        SendRequest::send_to(1, &slices, &ah, b.qp_num(), QKEY).signaled(),
+        SendRequest::send_to_inline_with_imm(2, &inline, &ah, b.qp_num(), QKEY, 9).signaled(),
+    ];
+    extended.post_send_chain(&mut chain).unwrap();
+    assert!(a.side.completions(2).iter().all(|completion| completion.success().is_ok()));
+    let completions = b.side.completions(2);
+    let datagrams: Vec<_> = completions.iter().map(|wc| wc.success().unwrap().datagram().unwrap()).collect();
+    assert!(datagrams.iter().all(|datagram| datagram.source_qp_num() == qp.qp_num()));
+    assert_eq!(target.to_vec(datagrams[0].payload_at(0)).unwrap(), b"extended");
+    assert_eq!(target.to_vec(datagrams[1].payload_at(128)).unwrap(), b"inline");
+    assert_eq!(completions[1].success().unwrap().imm_data(), Some(9));
+}
+
+#[test]
 fn prepared_datagrams_slots_and_signal_counters_carry_a_thousand() {
     let (a, b) = (End::new(), End::new());
     let mut source = a.side.region(1000, RW);

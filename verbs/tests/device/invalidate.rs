@@ -54,6 +54,17 @@ fn with_window() -> (Side, Side, MemoryRegion<Vec<u8>>, Window) {
     (a, b, region, window)
 }
 
+/// Two connected sides with the extended interface, and the same.
+fn with_extended_window() -> (Side, Side, MemoryRegion<Vec<u8>>, Window) {
+    let context = open();
+    let extended = |builder: QueuePairBuilder<Rc>| builder.require_extended();
+    let (a, b) = (Side::build(context.clone(), extended), Side::build(context, extended));
+    connect(&a, &b, &options());
+    let region = a.region(64, RW | AccessFlags::MW_BIND);
+    let window = Window::bind(&a, &region);
+    (a, b, region, window)
+}
+
 /// What becomes of a write by `b` through the window.
 fn write(b: &Side, region: &MemoryRegion<Vec<u8>>, window: &Window) -> Result<(), WorkCompletionStatus> {
     let source = b.region(8, RW);
@@ -92,6 +103,25 @@ fn a_local_invalidate_takes_the_own_key_back() {
         (completion.wr_id(), completion.success().unwrap().opcode()),
         (9, WorkCompletionOpcode::LOCAL_INVALIDATE)
     );
+    assert_eq!(write(&b, &region, &window), Err(WorkCompletionStatus::REMOTE_ACCESS_ERROR));
+}
+
+#[test]
+fn keys_are_taken_back_through_the_extended_interface_too() {
+    let (a, b, region, window) = with_extended_window();
+    write(&b, &region, &window).unwrap();
+    a.qp.extended().unwrap().post_send(&SendRequest::local_invalidate(9, window.rkey).signaled()).unwrap();
+    assert_eq!(a.completion().success().unwrap().opcode(), WorkCompletionOpcode::LOCAL_INVALIDATE);
+    assert_eq!(write(&b, &region, &window), Err(WorkCompletionStatus::REMOTE_ACCESS_ERROR));
+
+    let (a, b, region, window) = with_extended_window();
+    let (target, source) = (a.region(64, RW), b.region(8, RW));
+    a.qp.post_receive(&ReceiveRequest::new(5, &[target.slice(..).unwrap()])).unwrap();
+    let slices = [source.slice(..).unwrap()];
+    let request = SendRequest::send_with_invalidate(6, &slices, window.rkey).signaled();
+    b.qp.extended().unwrap().post_send(&request).unwrap();
+    b.completion().success().unwrap();
+    assert_eq!(a.completion().success().unwrap().byte_len(), Some(8));
     assert_eq!(write(&b, &region, &window), Err(WorkCompletionStatus::REMOTE_ACCESS_ERROR));
 }
 
