@@ -21,8 +21,20 @@ use crate::work_request::{Linked, WorkRequest};
 /// The request is valid.
 #[inline]
 pub(super) unsafe fn is_too_short(wr: *const ffi::ibv_recv_wr) -> bool {
+    // Most have one entry, whose length need not be added up.
     // SAFETY: as the caller says.
-    unsafe { WorkRequest::length(wr) < Grh::LEN as u64 }
+    unsafe { ((*wr).num_sge != 1 || (*(*wr).sg_list).length < LEN) && is_too_short_list(wr) }
+}
+
+const LEN: u32 = Grh::LEN as u32;
+
+/// # Safety
+///
+/// As [`is_too_short`].
+#[inline(never)]
+unsafe fn is_too_short_list(wr: *const ffi::ibv_recv_wr) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { WorkRequest::length(wr) < LEN.into() }
 }
 
 /// The error of such a receive.
