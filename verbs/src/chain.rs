@@ -26,7 +26,7 @@ pub trait ReceiveChain: sealed::Requests<ffi::ibv_recv_wr, ()> {}
 impl<C: sealed::Requests<ffi::ibv_recv_wr, ()> + ?Sized> ReceiveChain for C {}
 
 pub(crate) mod sealed {
-    use crate::work_request::{Linked, WorkRequest, link_each};
+    use crate::work_request::{Limits, Linked, WorkRequest, link_each};
 
     /// A work request for a send queue of transport `T`, or for a receive queue, where `T` is `()`.
     ///
@@ -37,6 +37,10 @@ pub(crate) mod sealed {
         /// Whether it may have inline data.
         #[doc(hidden)]
         const INLINE: bool = true;
+
+        /// Whether it names its destination.
+        #[doc(hidden)]
+        const DATAGRAM: bool = false;
 
         #[doc(hidden)]
         fn as_wr(&self) -> *mut W;
@@ -53,25 +57,30 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         const INLINE: bool = true;
 
+        /// Whether each names its destination.
+        #[doc(hidden)]
+        const DATAGRAM: bool = false;
+
         #[doc(hidden)]
         fn length(&self) -> usize;
         #[doc(hidden)]
         fn as_wr(&self, index: usize) -> *mut W;
 
-        /// Links the requests, up to one that has more inline data than the queue takes.
+        /// Links the requests, up to one that the queue does not take.
         #[doc(hidden)]
         #[inline]
-        fn link(&mut self, max_inline_data: u32) -> Linked<W>
+        fn link(&mut self, limits: Limits) -> Linked<W>
         where
             W: WorkRequest,
         {
-            link_each(self, max_inline_data)
+            link_each(self, limits)
         }
     }
 
     // SAFETY: the elements are such requests.
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for [R] {
         const INLINE: bool = R::INLINE;
+        const DATAGRAM: bool = R::DATAGRAM;
 
         #[inline]
         fn length(&self) -> usize {
@@ -87,6 +96,7 @@ pub(crate) mod sealed {
     // SAFETY: as above.
     unsafe impl<W, T, R: Request<W, T>, const N: usize> Requests<W, T> for [R; N] {
         const INLINE: bool = R::INLINE;
+        const DATAGRAM: bool = R::DATAGRAM;
 
         #[inline]
         fn length(&self) -> usize {
@@ -102,6 +112,7 @@ pub(crate) mod sealed {
     // SAFETY: as above.
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for Vec<R> {
         const INLINE: bool = R::INLINE;
+        const DATAGRAM: bool = R::DATAGRAM;
 
         #[inline]
         fn length(&self) -> usize {

@@ -48,6 +48,11 @@ impl Gid {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
+    /// Whether it is the GID of a multicast group: an IPv6 address of `ff00::/8`, or a mapped IPv4 one of 224.0.0.0/4.
+    pub fn is_multicast(self) -> bool {
+        self.to_ip().is_multicast()
+    }
+
     /// The IP address of a RoCE GID; IPv4 if the GID is a mapped one.
     pub fn to_ip(self) -> IpAddr {
         Ipv6Addr::from(self.0).to_canonical()
@@ -149,6 +154,9 @@ mod tests {
         let local: Gid = "fe80::1".parse().unwrap();
         assert!(local.is_link_local() && !gid.is_link_local());
         assert_eq!((local.subnet_prefix(), local.interface_id()), (0xfe80 << 48, 1));
+        let multicast = |text: &str| text.parse::<Gid>().unwrap().is_multicast();
+        assert!(multicast("ff12::1") && multicast("224.0.0.1") && multicast("::ffff:239.255.255.255"));
+        assert!(!multicast("fe80::1") && !multicast("192.0.2.1") && !multicast("240.0.0.1"));
         assert!(Gid::default().is_unspecified() && !gid.is_unspecified());
         assert_eq!("rxe0".parse::<Gid>().unwrap_err().to_string(), "\"rxe0\" is not a GID (an IPv6 or IPv4 address)");
     }

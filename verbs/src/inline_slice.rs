@@ -15,7 +15,7 @@ use crate::ffi;
 ///
 /// let header = [7, 0, 0, 1];
 /// let slices = [InlineSlice::new(&header), InlineSlice::new(b"payload")];
-/// let request = SendRequest::send_inline(1, &slices).signaled();
+/// let request: SendRequest<'_> = SendRequest::send_inline(1, &slices).signaled();
 /// # assert_eq!(request.wr_id(), 1);
 /// ```
 ///

@@ -3,7 +3,8 @@
 //! ```text
 //! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<B> ── LocalSlice, RemoteSlice
 //!                                  │                    ├─ SharedReceiveQueue ── ReceiveRequest
-//!                                  │                    └─ QueuePair<Rc> ── SendRequest, ReceiveRequest
+//!                                  │                    ├─ AddressHandle ───────────╮
+//!                                  │                    └─ QueuePair<Rc|Uc|Ud> ── SendRequest, ReceiveRequest
 //!                                  ├─ AsyncEvent                  │
 //!                                  ├─ CompletionChannel           │
 //!                                  └─ CompletionQueue ◂───────────┘
@@ -52,7 +53,7 @@
 //!
 //! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
 //! the C objects are destroyed in the order that libibverbs asks for. [`Context`], [`ProtectionDomain`],
-//! [`CompletionQueue`], [`CompletionChannel`] and [`SharedReceiveQueue`] are handles that can be cloned.
+//! [`CompletionQueue`], [`CompletionChannel`], [`SharedReceiveQueue`] and [`AddressHandle`] are handles that can be cloned.
 //!
 //! # Memory
 //!
@@ -87,6 +88,8 @@
 #![deny(unsafe_code)]
 
 mod access_flags;
+mod address_handle;
+mod address_handle_attributes;
 mod async_event;
 mod buffer;
 mod chain;
@@ -95,6 +98,7 @@ mod completion_error;
 mod completion_fields;
 mod completion_queue;
 mod context;
+mod datagram;
 mod device;
 mod device_attributes;
 mod device_capabilities;
@@ -105,6 +109,7 @@ mod extended_completion_queue;
 mod extended_device_attributes;
 mod gid;
 mod gid_table;
+mod grh;
 mod held_slice;
 mod inline_slice;
 mod local_slice;
@@ -145,6 +150,8 @@ mod work_request;
 pub use ibverbs_sys as ffi;
 
 pub use access_flags::AccessFlags;
+pub use address_handle::AddressHandle;
+pub use address_handle_attributes::{AddressHandleAttributes, GlobalRoute};
 pub use async_event::{AsyncEvent, AsyncEventObject, AsyncEventSource, AsyncEventType};
 pub use buffer::{Atomic, Buffer, BufferMut};
 pub use chain::{ReceiveChain, SendChain};
@@ -153,6 +160,7 @@ pub use completion_error::CompletionError;
 pub use completion_fields::{CompletionField, CompletionFields, completion_field};
 pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
 pub use context::Context;
+pub use datagram::Datagram;
 pub use device::{Device, DeviceList, NodeType, TransportType, devices};
 pub use device_attributes::DeviceAttributes;
 pub use device_capabilities::{AtomicCapability, DeviceCapabilities};
@@ -164,6 +172,7 @@ pub use extended_device_attributes::{
 };
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
+pub use grh::{Grh, GrhFormat};
 pub use held_slice::HeldSlice;
 pub use inline_slice::InlineSlice;
 pub use local_slice::LocalSlice;
@@ -180,7 +189,8 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
-    ConnectOptions, EnhancedConnection, ExtendedSend, QueuePair, QueuePairBuilder, QueuePairCapabilities,
+    AlternatePath, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN, MulticastAttachment,
+    PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification,
     QueuePairState,
 };
 pub use receive_queue::ReceiveQueue;
@@ -193,7 +203,7 @@ pub use send_request::SendRequest;
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueBuilder};
 pub use thread_domain::ThreadDomain;
 pub use timers::{AckTimeout, RnrTimer};
-pub use transport::{Rc, Transport};
+pub use transport::{Connected, Rc, Transport, Uc, Ud};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
 
 #[cfg(test)]
@@ -221,9 +231,16 @@ mod tests {
         is_send_and_sync::<ThreadDomain>();
         is_send_and_sync::<QueuePair<Rc>>();
         is_send_and_sync::<AsyncEvent>();
+        is_send_and_sync::<QueuePair<Uc>>();
+        is_send_and_sync::<QueuePair<Ud>>();
+        is_send_and_sync::<AddressHandle>();
+        is_send_and_sync::<MulticastAttachment>();
+        is_send_and_sync::<Datagram<'_>>();
         is_send_and_sync::<WorkCompletion>();
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();
+        is_send::<SendRequest<'_, Ud>>();
+        is_send::<PreparedSend<1, Ud>>();
         is_send::<ReceiveRequest<'_>>();
         is_send_and_sync::<InlineSlice<'_>>();
         is_send_and_sync::<HeldSlice>();

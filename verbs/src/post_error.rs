@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use crate::error::describe;
+use crate::grh::Grh;
 
 /// A queue refused a request, and with it the rest of its chain.
 ///
@@ -29,6 +30,12 @@ pub(crate) enum Reason {
     SharedReceiveQueue,
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
+    /// It is a datagram that does not fit into a packet; it was not posted.
+    Datagram { length: u64, limit: u32 },
+    /// It is a receive of UD without room for a header; it was not posted.
+    DatagramReceive { length: u64 },
+    /// Its address handle is of another protection domain; it was not posted.
+    AddressHandle,
     /// The send queue has no slots for the chain, of which nothing was posted.
     Slots { free: u32, slots: u32 },
     /// The provider would send another list; nothing was posted.
@@ -100,6 +107,16 @@ impl PostError {
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
             ),
+            (Reason::Datagram { length, limit }, _) => format!(
+                "the next one is a datagram of {length} bytes, which would get lost: the port's active MTU is {limit}",
+            ),
+            (Reason::DatagramReceive { length }, _) => format!(
+                "the next one is a receive of {length} bytes, and what arrives at a UD queue pair begins with {} bytes of header",
+                Grh::LEN,
+            ),
+            (Reason::AddressHandle, _) => {
+                "the next one names an address handle of another protection domain than the queue pair's".to_owned()
+            }
             (Reason::Slots { free, slots }, _) => format!(
                 "{free} of the send queue's {slots} slots are free: poll completions before posting more",
             ),

@@ -2,7 +2,8 @@
 //!
 //! # Safety
 //!
-//! A `PreparedSend` holds the regions of its slices, so they stay registered as long as it lives. `request` has a list of `N` entries,
+//! A `PreparedSend` holds the regions of its slices, so they stay registered as long as it lives, and the address handle that a request
+//! of UD names. `request` has a list of `N` entries,
 //! and no inline data; its pointer to the list is set anew whenever the request is handed out, so the value can be moved.
 #![allow(unsafe_code)]
 
@@ -10,6 +11,7 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::ptr;
 
+use crate::address_handle::AddressHandle;
 use crate::chain::sealed::Request;
 use crate::error::{Error, Result};
 use crate::ffi;
@@ -17,7 +19,7 @@ use crate::held_slice::HeldSlice;
 use crate::local_slice::LocalSlice;
 use crate::remote_slice::RemoteSlice;
 use crate::send_request::SendRequest;
-use crate::transport::{Rc, Transport};
+use crate::transport::{Connected, Rc, Transport, Ud};
 
 /// A request of `N` scatter/gather entries that is built once; what changes from post to post is set in place.
 ///
@@ -41,13 +43,14 @@ pub struct PreparedSend<const N: usize = 1, T: Transport = Rc> {
     request: SendRequest<'static, T>,
     slices: [LocalSlice<'static>; N],
     held: [HeldSlice; N],
+    destination: T::Destination,
 }
 
 impl<const N: usize, T: Transport> PreparedSend<N, T> {
-    fn new(request: SendRequest<'static, T>, held: [HeldSlice; N]) -> Self {
+    fn new(request: SendRequest<'static, T>, held: [HeldSlice; N], destination: T::Destination) -> Self {
         // SAFETY: the pointer is set before anybody reads the list.
         let request = unsafe { request.with_list_at(ptr::null(), N) };
-        Self { request, slices: held.each_ref().map(HeldSlice::entry), held }
+        Self { request, slices: held.each_ref().map(HeldSlice::entry), held, destination }
     }
 
     /// As [`SendRequest::signaled`].
@@ -128,40 +131,42 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     }
 }
 
-impl<const N: usize> PreparedSend<N, Rc> {
+impl<const N: usize, T: Connected> PreparedSend<N, T> {
     /// As [`SendRequest::send`].
     pub fn send(wr_id: u64, slices: [HeldSlice; N]) -> Self {
-        Self::new(SendRequest::send(wr_id, &[]), slices)
+        Self::new(SendRequest::send(wr_id, &[]), slices, ())
     }
 
     /// As [`SendRequest::send_with_imm`].
     pub fn send_with_imm(wr_id: u64, slices: [HeldSlice; N], imm_data: u32) -> Self {
-        Self::new(SendRequest::send_with_imm(wr_id, &[], imm_data), slices)
+        Self::new(SendRequest::send_with_imm(wr_id, &[], imm_data), slices, ())
     }
 
     /// As [`SendRequest::rdma_write`].
     pub fn rdma_write(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice) -> Self {
-        Self::new(SendRequest::rdma_write(wr_id, &[], remote), slices)
+        Self::new(SendRequest::rdma_write(wr_id, &[], remote), slices, ())
     }
 
     /// As [`SendRequest::rdma_write_with_imm`].
     pub fn rdma_write_with_imm(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, imm_data: u32) -> Self {
-        Self::new(SendRequest::rdma_write_with_imm(wr_id, &[], remote, imm_data), slices)
+        Self::new(SendRequest::rdma_write_with_imm(wr_id, &[], remote, imm_data), slices, ())
     }
+}
 
+impl<const N: usize> PreparedSend<N, Rc> {
     /// As [`SendRequest::rdma_read`].
     pub fn rdma_read(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice) -> Self {
-        Self::new(SendRequest::rdma_read(wr_id, &[], remote), slices)
+        Self::new(SendRequest::rdma_read(wr_id, &[], remote), slices, ())
     }
 
     /// As [`SendRequest::compare_and_swap`].
     pub fn compare_and_swap(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
-        Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices)
+        Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices, ())
     }
 
     /// As [`SendRequest::fetch_and_add`].
     pub fn fetch_and_add(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, add: u64) -> Self {
-        Self::new(SendRequest::fetch_and_add(wr_id, &[], remote, add), slices)
+        Self::new(SendRequest::fetch_and_add(wr_id, &[], remote, add), slices, ())
     }
 
     /// As [`SendRequest::set_operands`].
@@ -175,6 +180,54 @@ impl<const N: usize> PreparedSend<N, Rc> {
     }
 }
 
+impl<const N: usize> PreparedSend<N, Ud> {
+    /// As [`SendRequest::send_to`]. The request holds the address handle.
+    pub fn send_to(wr_id: u64, slices: [HeldSlice; N], ah: &AddressHandle, remote_qpn: u32, remote_qkey: u32) -> Self {
+        // SAFETY: the request holds a clone.
+        let request = SendRequest::send_to(wr_id, &[], unsafe { lasting(ah) }, remote_qpn, remote_qkey);
+        Self::new(request, slices, ah.clone())
+    }
+
+    /// As [`SendRequest::send_to_with_imm`]. The request holds the address handle.
+    pub fn send_to_with_imm(
+        wr_id: u64,
+        slices: [HeldSlice; N],
+        ah: &AddressHandle,
+        remote_qpn: u32,
+        remote_qkey: u32,
+        imm_data: u32,
+    ) -> Self {
+        // SAFETY: the request holds a clone.
+        let ah_of_request = unsafe { lasting(ah) };
+        let request = SendRequest::send_to_with_imm(wr_id, &[], ah_of_request, remote_qpn, remote_qkey, imm_data);
+        Self::new(request, slices, ah.clone())
+    }
+
+    /// As [`SendRequest::set_destination`]. The request holds the new address handle in place of the old one.
+    #[inline]
+    pub fn set_destination(&mut self, ah: &AddressHandle, remote_qpn: u32, remote_qkey: u32) {
+        // SAFETY: the request holds a clone.
+        self.request.set_destination(unsafe { lasting(ah) }, remote_qpn, remote_qkey);
+        self.destination = ah.clone();
+    }
+
+    /// The address handle that the request holds.
+    pub fn address_handle(&self) -> &AddressHandle {
+        &self.destination
+    }
+}
+
+/// The address handle for a request that keeps only the pointer to the C object.
+///
+/// # Safety
+///
+/// Whoever owns the request holds a clone.
+#[inline]
+unsafe fn lasting(ah: &AddressHandle) -> &'static AddressHandle {
+    // SAFETY: the reference is not used after the call that it is passed to.
+    unsafe { &*ptr::from_ref(ah) }
+}
+
 #[cold]
 pub(crate) fn no_slice(index: usize, count: usize) -> Error {
     let rule = format!("the request has {count} slices, counted from 0");
@@ -184,6 +237,7 @@ pub(crate) fn no_slice(index: usize, count: usize) -> Error {
 // SAFETY: the request is valid for its transport, and in a cell; its list is where the entries are now, and nobody writes to them.
 unsafe impl<const N: usize, T: Transport> Request<ffi::ibv_send_wr, T> for PreparedSend<N, T> {
     const INLINE: bool = false;
+    const DATAGRAM: bool = T::DATAGRAM;
 
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {

@@ -20,7 +20,8 @@ use crate::local_slice::LocalSlice;
 ///
 /// A message is scattered to the `slices` in their order; one that is larger than all of them together fails at both ends.
 /// Their regions need [`LOCAL_WRITE`](crate::AccessFlags::LOCAL_WRITE). An empty list receives empty messages and the
-/// immediate data of RDMA WRITEs.
+/// immediate data of RDMA WRITEs. Of a UD queue pair, a receive also needs room for the 40 bytes of a [`Grh`](crate::Grh), which
+/// come before the message.
 ///
 /// # References
 ///

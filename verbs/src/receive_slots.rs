@@ -19,7 +19,7 @@ use crate::post_error::PostError;
 use crate::prepared_receive::PreparedReceive;
 use crate::receive_queue::ReceiveQueue;
 use crate::work_completion::{WorkCompletion, WorkCompletionOpcode};
-use crate::work_request::Linked;
+use crate::work_request::{Limits, Linked};
 
 /// In place of a generation: the program has the slot.
 const TAKEN: u64 = u64::MAX;
@@ -255,7 +255,7 @@ unsafe impl Requests<ffi::ibv_recv_wr, ()> for Waiting<'_> {
     }
 
     #[inline]
-    fn link(&mut self, _max_inline_data: u32) -> Linked<ffi::ibv_recv_wr> {
+    fn link(&mut self, _limits: Limits) -> Linked<ffi::ibv_recv_wr> {
         if !self.slots.last.is_null() {
             // SAFETY: the request is the chain's last one.
             unsafe { (*self.slots.last).next = ptr::null_mut() };

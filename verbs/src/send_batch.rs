@@ -17,7 +17,7 @@ use crate::ffi;
 use crate::local_slice::LocalSlice;
 use crate::send_request::SendRequest;
 use crate::transport::{Rc, Transport};
-use crate::work_request::{Linked, WorkRequest as _, link_each};
+use crate::work_request::{Limits, Linked, WorkRequest as _, link_each};
 
 /// Memory for chains of requests: allocated once, used for one chain after the other.
 ///
@@ -195,6 +195,8 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
 
 // SAFETY: the requests are valid for the transport.
 unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> {
+    const DATAGRAM: bool = T::DATAGRAM;
+
     #[inline]
     fn length(&self) -> usize {
         self.len()
@@ -208,9 +210,9 @@ unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> 
     }
 
     #[inline]
-    fn link(&mut self, max_inline_data: u32) -> Linked<ffi::ibv_send_wr> {
-        if self.inline {
-            return link_each(self, max_inline_data);
+    fn link(&mut self, limits: Limits) -> Linked<ffi::ibv_send_wr> {
+        if self.inline || T::DATAGRAM {
+            return link_each(self, limits);
         }
         let count = self.len();
         // SAFETY: `last` is a request of the chain, or null, and there is a request before `next` unless the chain is empty.

@@ -24,7 +24,7 @@ use crate::prepared_receive::PreparedReceive;
 use crate::protection_domain::ProtectionDomain;
 use crate::receive_request::ReceiveRequest;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
-use crate::work_request::Linked;
+use crate::work_request::{Limits, Linked};
 
 /// The verb that posts.
 const VERB: &str = "ibv_post_srq_recv";
@@ -225,7 +225,7 @@ impl SharedReceiveQueue {
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
     pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
-        let (total, requests) = (requests.length(), requests.link(0));
+        let (total, requests) = (requests.length(), requests.link(Limits::NONE));
         let mut bad_wr = ptr::null_mut();
         if requests.count > 0 {
             // SAFETY: the queue is alive, and the requests are a chain of valid ones.

@@ -222,7 +222,7 @@ impl fmt::Debug for WorkCompletion {
 #[derive(Clone, Copy)]
 pub struct Success<'a>(&'a ffi::ibv_wc);
 
-impl Success<'_> {
+impl<'a> Success<'a> {
     /// The identifier that the program gave the request.
     #[inline]
     pub fn wr_id(&self) -> u64 {
@@ -265,13 +265,18 @@ impl Success<'_> {
         (with_imm && self.opcode().is_receive()).then(|| u32::from_be(unsafe { self.0.__bindgen_anon_1.imm_data }))
     }
 
-    /// The key that the message invalidated (SEND with invalidate), for a receive.
+    /// The key that the message invalidated (SEND with invalidate), for a receive. (`None` on rxe, whose kernel sets a flag for it that
+    /// means something else here.)
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         let with_inv = self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
         // SAFETY: as in `imm_data`.
         let rkey = unsafe { self.0.__bindgen_anon_1.invalidated_rkey };
         (with_inv && self.opcode().is_receive()).then_some(rkey)
+    }
+
+    pub(crate) fn as_raw(&self) -> &'a ffi::ibv_wc {
+        self.0
     }
 }
 

@@ -2,16 +2,32 @@
 //!
 //! # Safety
 //!
-//! [`link`] links the requests of a chain to each other and to nothing else.
+//! [`link_each`] links the requests of a chain to each other and to nothing else.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
 use std::ptr;
 
+use crate::address_handle::AddressHandle;
 use crate::chain::sealed::Requests;
 use crate::ffi;
 use crate::post_error::{PostError, Reason};
 use crate::queue_pair::QueuePairCapabilities;
+
+/// What a queue takes, and its provider does not look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub(crate) max_inline_data: u32,
+    /// How many bytes a datagram has at most.
+    pub(crate) max_datagram: u32,
+    /// The domain of the address handles.
+    pub(crate) pd: *const ffi::ibv_pd,
+}
+
+impl Limits {
+    /// Of a receive queue, whose requests have neither inline data nor a destination.
+    pub(crate) const NONE: Self = Self { max_inline_data: 0, max_datagram: 0, pd: ptr::null() };
+}
 
 /// `ibv_send_wr` or `ibv_recv_wr`.
 pub trait WorkRequest: Sized {
@@ -62,6 +78,13 @@ pub trait WorkRequest: Sized {
         // SAFETY: as the caller says.
         unsafe { Self::is_inline(this) && Self::length(this) > most }
     }
+
+    /// Whether the request is a datagram that its queue can send: one packet, whose address handle is of the queue's domain.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request of UD with its list and its address handle, which is alive, as is the domain.
+    unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool;
 }
 
 /// # Safety
@@ -100,6 +123,30 @@ impl WorkRequest for ffi::ibv_send_wr {
         // SAFETY: a request has its flags.
         unsafe { (*this).send_flags & ffi::ibv_send_flags::IBV_SEND_INLINE.0 != 0 }
     }
+
+    #[inline]
+    unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool {
+        // Most have one entry, whose length need not be added up.
+        // SAFETY: as the caller says.
+        unsafe {
+            let is_short = (*this).num_sge == 1 && (*(*this).sg_list).length <= limits.max_datagram;
+            if is_short && ptr::eq((*(*this).wr.ud.ah).pd, limits.pd) {
+                return true;
+            }
+            is_sendable_datagram(this, limits)
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`WorkRequest::is_sendable_datagram`].
+#[inline(never)]
+unsafe fn is_sendable_datagram(this: *const ffi::ibv_send_wr, limits: Limits) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        AddressHandle::fits((*this).wr.ud.ah, limits.pd) && WorkRequest::length(this) <= u64::from(limits.max_datagram)
+    }
 }
 
 impl WorkRequest for ffi::ibv_recv_wr {
@@ -125,6 +172,10 @@ impl WorkRequest for ffi::ibv_recv_wr {
     unsafe fn is_inline(_this: *const Self) -> bool {
         false
     }
+
+    unsafe fn is_sendable_datagram(_this: *const Self, _limits: Limits) -> bool {
+        false
+    }
 }
 
 /// A chain that is linked.
@@ -133,7 +184,7 @@ pub struct Linked<W> {
     pub(crate) first: *mut W,
     /// How many requests.
     pub(crate) count: usize,
-    /// The request after those, if it has more inline data than the queue takes.
+    /// The request after those, if the queue does not take it.
     pub(crate) refused: *mut W,
 }
 
@@ -181,13 +232,15 @@ impl<W: WorkRequest> Linked<W> {
     }
 }
 
-/// Links a chain, up to a request that has more inline data than the queue takes.
+/// Links a chain, up to a request that the queue does not take.
 #[inline]
-pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(
-    chain: &mut C,
-    max_inline_data: u32,
-) -> Linked<W> {
+pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &mut C, limits: Limits) -> Linked<W> {
     let chain = &*chain;
+    // SAFETY: the caller passes requests of the chain; those that are datagrams name what is alive.
+    let is_refused = |request: *const W| unsafe {
+        C::INLINE && W::is_too_long(request, limits.max_inline_data)
+            || C::DATAGRAM && !W::is_sendable_datagram(request, limits)
+    };
     let length = chain.length();
     if length == 0 {
         return Linked { first: ptr::null_mut(), count: 0, refused: ptr::null_mut() };
@@ -196,12 +249,12 @@ pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(
     let mut last = first;
     // SAFETY: these are requests of the chain.
     unsafe {
-        if C::INLINE && W::is_too_long(first, max_inline_data) {
+        if is_refused(first) {
             return Linked { first, count: 0, refused: first };
         }
         for index in 1..length {
             let request = chain.as_wr(index);
-            if C::INLINE && W::is_too_long(request, max_inline_data) {
+            if is_refused(request) {
                 W::next(last).write(ptr::null_mut());
                 return Linked { first, count: index, refused: request };
             }
@@ -222,7 +275,7 @@ mod tests {
     #[test]
     fn what_was_taken_is_known_only_from_a_pointer_to_a_request_of_the_chain() {
         let mut requests: [_; 4] = std::array::from_fn(|index| ReceiveRequest::new(index as u64, &[]));
-        let chain = link_each(&mut requests, 0);
+        let chain = link_each(&mut requests, Limits::NONE);
         assert_eq!((chain.count, chain.refused), (4, ptr::null_mut()));
         for (index, request) in requests.iter().enumerate() {
             assert_eq!(chain.position(request.as_raw()), Some(index));
@@ -241,13 +294,14 @@ mod tests {
             SendRequest::send_inline(1, &long),
             SendRequest::send_inline(2, &short),
         ];
-        let chain = link_each(&mut requests, 8);
+        let limits = |max_inline_data| Limits { max_inline_data, ..Limits::NONE };
+        let chain = link_each(&mut requests, limits(8));
         assert_eq!((chain.count, chain.refused), (1, requests[1].as_raw()));
         // SAFETY: the request is there.
         assert!(unsafe { (*chain.first).next }.is_null());
-        assert_eq!(link_each(&mut requests, 9).count, 3);
-        assert_eq!(link_each(&mut requests, 7).count, 0);
-        assert_eq!(link_each(&mut requests[..0], 7).count, 0);
+        assert_eq!(link_each(&mut requests, limits(9)).count, 3);
+        assert_eq!(link_each(&mut requests, limits(7)).count, 0);
+        assert_eq!(link_each(&mut requests[..0], limits(7)).count, 0);
     }
 
     #[test]

@@ -28,14 +28,19 @@ fn handles() -> Vec<Option<Box<dyn Any>>> {
     qp.post_receive(&ReceiveRequest::new(1, &[region.slice(..).unwrap()])).unwrap();
     // In ERROR the receive completes, and its event is never read.
     qp.move_to_error().unwrap();
+    let ud = QueuePair::<Ud>::builder(&pd, &cq, &cq).build().unwrap();
+    let local = ud.local_endpoint(1, &GidFilter::default()).unwrap();
+    let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
+    let attachment = ud.attach_multicast("239.1.2.3".parse().unwrap(), 0).unwrap();
+    // In groups where a place of its own would multiply the orders.
     vec![
         Some(Box::new(context) as Box<dyn Any>),
         Some(Box::new(pd)),
-        Some(Box::new(region)),
+        Some(Box::new((region, attachment))),
         Some(Box::new(channel)),
         Some(Box::new(cq)),
-        Some(Box::new((qp, on_srq))),
-        Some(Box::new(srq)),
+        Some(Box::new((qp, on_srq, ud))),
+        Some(Box::new((srq, ah))),
         Some(Box::new(list)),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::loops::{extended_polls, ours};
+use crate::loops::{datagrams, extended_polls, ours};
 use crate::null_provider::Polls;
 
 /// What a row may cost.
@@ -50,6 +50,10 @@ pub(crate) const ROWS: &[Row] = &[
     post("prepared: identifier, range, remote (C: fresh)", ours::prepared_range, c"c_write", 0.95),
     chain("prepared: chain of 16, each (C: fresh)", ours::prepared_chain, c"c_chain", 0.80),
     post("prepared: new identifier (C: reused)", ours::prepared, c"c_reused", 1.10),
+    // Ours look whether the datagram fits into a packet, and whose the address handle is.
+    post("post a datagram and poll", datagrams::datagram, c"c_datagram", 1.00),
+    chain("chain of 16 datagrams, each", datagrams::datagram_chain, c"c_datagram_chain", 1.00),
+    post("prepared datagram: new identifier (C: fresh)", datagrams::prepared_datagram, c"c_datagram", 1.00),
     post("post a receive and poll", ours::receive, c"c_receive", 1.00),
     // The difference is what it costs to know of each slot where it is; the C program trusts itself.
     chain("receives in slots, 16 refilled, each", ours::receive_slots, c"c_receive_slots", 1.30),

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each bench runs its part")]
 
 pub(crate) mod allocations;
+pub(crate) mod datagrams;
 pub(crate) mod extended_polls;
 pub(crate) mod ours;
 pub(crate) mod posts;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use verbs::*;
 
+use super::datagrams::QKEY;
 use super::theirs;
 use crate::null_provider::{DataPath, NullProvider, Polls};
 
@@ -24,6 +25,8 @@ pub(crate) struct Objects {
     pub(super) cq: CompletionQueue,
     extended: QueuePair<Rc>,
     pub(super) extended_cq: ExtendedCompletionQueue<(completion_field::ByteLen,)>,
+    pub(super) datagram: QueuePair<Ud>,
+    pub(super) ah: AddressHandle,
     pub(super) region: MemoryRegion<Vec<u8>>,
     pub(super) remote: RemoteSlice,
     _provider: NullProvider,
@@ -40,9 +43,13 @@ impl Objects {
         let builder = |cq: &CompletionQueue| QueuePair::builder(&pd, cq, cq).max_inline_data(PART as u32);
         let qp = builder(&cq).build().unwrap();
         let extended = builder(extended_cq.as_completion_queue()).require_extended().build().unwrap();
+        let datagram = QueuePair::<Ud>::builder(&pd, &cq, &cq).build().unwrap();
+        let local = datagram.local_endpoint(1, &GidFilter::default()).unwrap();
+        datagram.activate(&local, QKEY).unwrap();
+        let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
         let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
         let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
-        Self { qp, cq, extended, extended_cq, region, remote, _provider: provider }
+        Self { qp, cq, extended, extended_cq, datagram, ah, region, remote, _provider: provider }
     }
 
     pub(crate) fn for_c(&self) -> theirs::Fixture {
@@ -51,6 +58,8 @@ impl Objects {
             cq: self.cq.as_raw(),
             extended: self.extended.as_raw(),
             extended_cq: self.extended_cq.as_raw(),
+            datagram: self.datagram.as_raw(),
+            ah: self.ah.as_raw(),
             buffer: self.region.as_ptr(),
             remote_addr: self.remote.address(),
             lkey: self.region.lkey(),
@@ -96,7 +105,7 @@ pub(crate) type Loop = fn(&Objects, u64) -> Result<u64>;
 
 /// Counts the requests that have completed.
 #[inline(always)]
-fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion], done: &mut u64) -> Result<()> {
+pub(super) fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion], done: &mut u64) -> Result<()> {
     for completion in cq.poll(room)? {
         completion.success()?;
         *done += 1;

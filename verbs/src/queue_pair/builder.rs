@@ -8,6 +8,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
 use crate::error::{Error, Result};
@@ -15,6 +17,7 @@ use crate::ffi;
 use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
+use crate::queue_pair::multicast::Attachments;
 use crate::queue_pair::{QueuePair, extended, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -215,7 +218,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, self, self.remedy(errno)))?;
         // SAFETY: the queue pair was made just now, with these operations.
-        match unsafe { extended::Extended::new(qp, T::SEND_OPERATIONS, &device) } {
+        match unsafe { extended::Extended::new::<T>(qp, &device) } {
             Some(extended) => Ok((qp, attributes.cap, extended)),
             None => {
                 // SAFETY: the queue pair was made just now, and nobody else knows it.
@@ -236,6 +239,8 @@ impl<T: Transport> QueuePairBuilder<T> {
             post_recv: receive::function(self.pd.context(), self.srq.is_none()),
             capabilities: cap.into(),
             extended,
+            max_datagram: Box::new(AtomicU32::new(u32::MAX)),
+            multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,

@@ -40,17 +40,17 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    /// The `ibv_qp_ex` of a queue pair that was created with `operations`. `None`: the provider lacks some of what it promised.
+    /// The `ibv_qp_ex` of a queue pair of transport `T`. `None`: the provider lacks some of what it promised.
     ///
     /// # Safety
     ///
-    /// The queue pair was created with these operations and is alive.
-    pub(super) unsafe fn new(qp: NonNull<ffi::ibv_qp>, operations: u64, device: &DeviceAttributes) -> Option<Self> {
+    /// The queue pair was created with the operations of `T` and is alive.
+    pub(super) unsafe fn new<T: Transport>(qp: NonNull<ffi::ibv_qp>, device: &DeviceAttributes) -> Option<Self> {
         // SAFETY: as the caller says.
         let qp = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
         // SAFETY: as above.
         let table = unsafe { qp.as_ref() };
-        let has = |operation: Ops, present: bool| operations & u64::from(operation.0) == 0 || present;
+        let has = |operation: Ops, present: bool| T::SEND_OPERATIONS & u64::from(operation.0) == 0 || present;
         let complete = has(Ops::IBV_QP_EX_WITH_SEND, table.wr_send.is_some())
             && has(Ops::IBV_QP_EX_WITH_SEND_WITH_IMM, table.wr_send_imm.is_some())
             && has(Ops::IBV_QP_EX_WITH_RDMA_WRITE, table.wr_rdma_write.is_some())
@@ -58,6 +58,9 @@ impl Extended {
             && has(Ops::IBV_QP_EX_WITH_RDMA_READ, table.wr_rdma_read.is_some())
             && has(Ops::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, table.wr_atomic_cmp_swp.is_some())
             && has(Ops::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, table.wr_atomic_fetch_add.is_some())
+            && has(Ops::IBV_QP_EX_WITH_SEND_WITH_INV, table.wr_send_inv.is_some())
+            && has(Ops::IBV_QP_EX_WITH_LOCAL_INV, table.wr_local_inv.is_some())
+            && (!T::DATAGRAM || table.wr_set_ud_addr.is_some())
             && table.wr_set_sge.is_some()
             && table.wr_set_sge_list.is_some()
             && table.wr_set_inline_data.is_some()
@@ -111,8 +114,8 @@ impl<T: Transport> ExtendedSend<'_, T> {
     /// # Errors
     ///
     /// * `ENOMEM`, `ENOSPC`: the queue is full.
-    /// * `EINVAL`: the request has too much inline data, or the queue pair's state takes none; in the latter case it is not known whether
-    ///   the device took the request.
+    /// * `EINVAL`: the request has too much inline data, is a datagram that does not fit into a packet or that names an address handle of
+    ///   another domain, or the queue pair's state takes none; in the last case it is not known whether the device took the request.
     /// * `EOPNOTSUPP`: a list on rxe.
     #[doc(alias = "ibv_wr_start")]
     #[doc(alias = "ibv_wr_complete")]
@@ -153,7 +156,7 @@ impl<T: Transport> ExtendedSend<'_, T> {
             let code = unsafe {
                 call!(qp.wr_start());
                 for index in 0..count {
-                    build(qp, requests.as_wr(index));
+                    build::<T>(qp, requests.as_wr(index));
                 }
                 call!(qp.wr_complete())
             };
@@ -179,13 +182,14 @@ impl<T: Transport> ExtendedSend<'_, T> {
                 return Err(self.unfit(wr, 0, 1));
             }
             call!(qp.wr_start());
-            build(qp, wr);
+            build::<T>(qp, wr);
             call!(qp.wr_complete())
         };
         if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }
     }
 
-    /// Whether the request has too much inline data, or a list that the provider would not send as it is.
+    /// Whether the request has too much inline data, or a list that the provider would not send as it is, or is a datagram that the
+    /// queue cannot send.
     ///
     /// # Safety
     ///
@@ -195,6 +199,7 @@ impl<T: Transport> ExtendedSend<'_, T> {
         // SAFETY: as the caller says.
         unsafe {
             WorkRequest::is_too_long(wr, self.queue_pair.capabilities.max_inline_data)
+                || T::DATAGRAM && !WorkRequest::is_sendable_datagram(wr, self.queue_pair.limits())
                 || (*wr).num_sge > 1 && self.is_unfit_list(wr)
         }
     }
@@ -212,16 +217,16 @@ impl<T: Transport> ExtendedSend<'_, T> {
     /// Why a request is unfit.
     #[cold]
     fn unfit(&self, wr: *const ffi::ibv_send_wr, accepted: usize, requests: usize) -> PostError {
-        let limit = self.queue_pair.capabilities.max_inline_data;
-        // SAFETY: the request is initialised.
-        let (too_long, length, slices) =
-            unsafe { (WorkRequest::is_too_long(wr, limit), WorkRequest::length(wr), WorkRequest::list(wr).len()) };
-        let (errno, reason) = if too_long {
-            (libc::EINVAL, Reason::InlineData { length, limit })
-        } else if self.extended.lists {
-            (libc::EINVAL, Reason::Slices { slices, limit: MAX_INLINE_PIECES as u32 })
-        } else {
-            (libc::EOPNOTSUPP, Reason::ExtendedList { slices })
+        let (errno, reason) = match self.queue_pair.unfitness(wr) {
+            Some(reason) => (libc::EINVAL, reason),
+            None => {
+                // SAFETY: the request is initialised.
+                let slices = unsafe { WorkRequest::list(wr) }.len();
+                match self.extended.lists {
+                    true => (libc::EINVAL, Reason::Slices { slices, limit: MAX_INLINE_PIECES as u32 }),
+                    false => (libc::EOPNOTSUPP, Reason::ExtendedList { slices }),
+                }
+            }
         };
         PostError { verb: VERB, errno, accepted: Some(accepted), requests, reason }
     }
@@ -244,7 +249,7 @@ fn refusal(code: c_int, requests: usize) -> PostError {
 ///
 /// The request is valid for the queue pair's transport and fits, and the queue pair is between `wr_start` and `wr_complete`.
 #[inline(always)]
-unsafe fn build(qp: *mut ffi::ibv_qp_ex, wr: *const ffi::ibv_send_wr) {
+unsafe fn build<T: Transport>(qp: *mut ffi::ibv_qp_ex, wr: *const ffi::ibv_send_wr) {
     // SAFETY: an operation's fields are initialised, and its builder is there.
     unsafe {
         (*qp).wr_id = (*wr).wr_id;
@@ -266,8 +271,15 @@ unsafe fn build(qp: *mut ffi::ibv_qp_ex, wr: *const ffi::ibv_send_wr) {
             Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
                 call!(qp.wr_atomic_fetch_add((*atomic).rkey, (*atomic).remote_addr, (*atomic).compare_add));
             }
+            Opcode::IBV_WR_SEND_WITH_INV => call!(qp.wr_send_inv((*wr).__bindgen_anon_1.invalidate_rkey)),
+            // It has no data, so no setter is called.
+            Opcode::IBV_WR_LOCAL_INV => return call!(qp.wr_local_inv((*wr).__bindgen_anon_1.invalidate_rkey)),
             // No constructor of a request makes another operation.
             _ => unreachable_unchecked(),
+        }
+        if T::DATAGRAM {
+            let ud = &raw const (*wr).wr.ud;
+            call!(qp.wr_set_ud_addr((*ud).ah, (*ud).remote_qpn, (*ud).remote_qkey));
         }
         set_data(qp, WorkRequest::list(wr), WorkRequest::is_inline(wr));
     }

@@ -6,11 +6,19 @@
 //! The queues and the domain that it uses are held until then. `QueuePair::post_recv` is [`receive::function`]'s.
 #![allow(unsafe_code)]
 
+mod activate;
+mod attributes;
 mod builder;
 mod connect;
+mod connect_options;
+mod datagram_receive;
 mod diagnose;
 mod ece;
 mod extended;
+mod local;
+mod modification;
+mod modify;
+mod multicast;
 mod post;
 mod receive;
 mod state;
@@ -19,20 +27,25 @@ mod transition;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
-use crate::error::Result;
 use crate::ffi;
 use crate::object_id::{Identity, ObjectId};
 use crate::protection_domain::ProtectionDomain;
-use crate::returns::zero_or_errno;
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
 
+use multicast::Attachments;
+
+pub use attributes::{AlternatePath, PathMigrationState, QueuePairAttributes};
 pub use builder::{QueuePairBuilder, QueuePairCapabilities};
-pub use connect::ConnectOptions;
+pub use connect_options::ConnectOptions;
 pub use ece::EnhancedConnection;
 pub use extended::ExtendedSend;
+pub use modification::QueuePairModification;
+pub use multicast::{MULTICAST_QPN, MulticastAttachment};
 pub use state::QueuePairState;
 
 /// `struct ibv_qp`: a send queue and a receive queue of transport `T`.
@@ -61,6 +74,12 @@ pub struct QueuePair<T: Transport> {
     post_recv: receive::Function,
     capabilities: QueuePairCapabilities,
     extended: Option<extended::Extended>,
+    // Behind pointers, as what changes has to be: the compiler may then keep the other fields in registers from one post to the next,
+    // which is worth three instructions.
+    /// UD: how many bytes a message has at most, which is known once the port is.
+    max_datagram: Box<AtomicU32>,
+    /// UD: the multicast groups.
+    multicast: Option<Arc<Attachments>>,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -78,6 +97,9 @@ unsafe impl<T: Transport> Sync for QueuePair<T> {}
 
 impl<T: Transport> Drop for QueuePair<T> {
     fn drop(&mut self) {
+        if let Some(attachments) = &self.multicast {
+            attachments.close();
+        }
         // SAFETY: the queue pair is alive, and is destroyed only here.
         let _ = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
     }
@@ -124,28 +146,6 @@ impl<T: Transport> QueuePair<T> {
     /// The shared receive queue that the queue pair takes its receives from; `None`: it has a receive queue of its own.
     pub fn shared_receive_queue(&self) -> Option<&SharedReceiveQueue> {
         self.srq.as_ref()
-    }
-
-    /// `ibv_query_qp`: the state that the queue pair is in. It may fall into [`ERROR`](QueuePairState::ERROR) by itself.
-    ///
-    /// # Errors
-    ///
-    /// The provider's error.
-    ///
-    /// # References
-    ///
-    /// [ibv_query_qp(3)](https://man7.org/linux/man-pages/man3/ibv_query_qp.3.html)
-    #[doc(alias = "ibv_query_qp")]
-    pub fn state(&self) -> Result<QueuePairState> {
-        let mask = ffi::ibv_qp_attr_mask::IBV_QP_STATE;
-        // SAFETY: all zeroes are valid structures; the queue pair is alive and both outlive the call.
-        let (attributes, code) = unsafe {
-            let (mut attributes, mut initial) = (std::mem::zeroed::<ffi::ibv_qp_attr>(), std::mem::zeroed());
-            let code = ffi::ibv_query_qp(self.qp.as_ptr(), &mut attributes, mask.0 as i32, &mut initial);
-            (attributes, code)
-        };
-        zero_or_errno(code).map_err(|errno| errno.of("ibv_query_qp", format_args!("{self:?}")))?;
-        Ok(QueuePairState::from_raw(attributes.qp_state.0))
     }
 
     /// The queue pair in libibverbs' terms; valid as long as `self`, and not to be destroyed.

@@ -5,10 +5,12 @@
 //! A `SendRequest<'a, T>` names an operation that transport `T` has. The fields of `ibv_send_wr` that libibverbs reads for
 //! that operation are initialised; the others are not, and are never read. Its list of scatter/gather entries lives for
 //! `'a`, and what each entry names too: a region or, if the request has the inline flag, memory of the program. Only
-//! operations that gather have that flag.
+//! operations that gather have that flag. A request of UD names an address handle, which lives for `'a`.
 #![allow(unsafe_code)]
 
+mod datagram;
 mod operations;
+mod reliable;
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int};
@@ -139,6 +141,15 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         let raw = self.wr.get_mut().as_mut_ptr();
         // SAFETY: `with_list` has initialised the flags.
         unsafe { (*raw).send_flags |= flag.0 };
+        self
+    }
+
+    /// For the operations that invalidate a key, in the place of immediate data.
+    #[inline]
+    fn with_invalidated_rkey(mut self, rkey: u32) -> Self {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `raw` points to memory for the structure.
+        unsafe { (&raw mut (*raw).__bindgen_anon_1.invalidate_rkey).write(rkey) };
         self
     }
 
@@ -286,6 +297,8 @@ fn name(opcode: Opcode) -> &'static str {
 
 // SAFETY: the request is valid for its transport, and in a cell.
 unsafe impl<T: Transport> Request<ffi::ibv_send_wr, T> for SendRequest<'_, T> {
+    const DATAGRAM: bool = T::DATAGRAM;
+
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {
         self.as_raw()
@@ -313,7 +326,8 @@ mod tests {
     fn a_request_has_what_its_operation_needs_in_the_order_of_the_wire() {
         let slices = [LocalSlice::new(ptr::without_provenance(0x1000), 64, 7).unwrap(); 2];
         let remote = RemoteSlice::new(0x2000, 64, 9).unwrap();
-        let request = SendRequest::rdma_write_with_imm(5, &slices, remote, 0x1122_3344).signaled().fenced();
+        let request: SendRequest<'_, Rc> =
+            SendRequest::rdma_write_with_imm(5, &slices, remote, 0x1122_3344).signaled().fenced();
         // SAFETY: the constructor has initialised the fields that are read.
         unsafe {
             let wr = request.as_raw();

@@ -22,12 +22,17 @@ pub(crate) fn open() -> Context {
     devices().unwrap().find(Some(&device_name())).unwrap().open().unwrap()
 }
 
-/// A domain, a queue, and what makes queue pairs on them.
-pub(crate) struct Side {
+/// The device at the other end of the first one's wire.
+pub(crate) fn open_peer() -> Context {
+    devices().unwrap().find(Some(&setting("RDMA_TEST_PEER_DEVICE"))).unwrap().open().unwrap()
+}
+
+/// A domain, a queue, and a queue pair on them.
+pub(crate) struct Side<T: Transport = Rc> {
     pub(crate) context: Context,
     pub(crate) pd: ProtectionDomain,
     pub(crate) cq: CompletionQueue,
-    pub(crate) qp: QueuePair<Rc>,
+    pub(crate) qp: QueuePair<T>,
 }
 
 impl Side {
@@ -43,6 +48,13 @@ impl Side {
         context: Context,
         configure: impl FnOnce(QueuePairBuilder<Rc>) -> QueuePairBuilder<Rc>,
     ) -> Self {
+        Self::of(context, configure)
+    }
+}
+
+impl<T: Transport> Side<T> {
+    /// A queue pair of any transport.
+    pub(crate) fn of(context: Context, configure: impl FnOnce(QueuePairBuilder<T>) -> QueuePairBuilder<T>) -> Self {
         let pd = context.create_protection_domain().unwrap();
         let channel = context.create_completion_channel().unwrap();
         let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build().unwrap();
@@ -101,7 +113,7 @@ pub(crate) fn pair_with(options: &ConnectOptions) -> (Side, Side) {
     (a, b)
 }
 
-pub(crate) fn connect(a: &Side, b: &Side, options: &ConnectOptions) {
+pub(crate) fn connect<T: Connected>(a: &Side<T>, b: &Side<T>, options: &ConnectOptions) {
     let (local_a, local_b) = (a.local(), b.local());
     a.qp.connect(&local_a, &local_b.endpoint, options).unwrap();
     b.qp.connect(&local_b, &local_a.endpoint, options).unwrap();

@@ -49,7 +49,11 @@ unsafe extern "C" fn post_send(
         let mut state = shared((*qp).context).lock();
         let ready = matches!((*qp).state, ffi::ibv_qp_state::IBV_QPS_RTS | ffi::ibv_qp_state::IBV_QPS_ERR);
         let first = wr;
+        let is_datagram = (*qp).qp_type == ffi::ibv_qp_type::IBV_QPT_UD;
         while !wr.is_null() {
+            if is_datagram && !state.check(Kind::AddressHandle, (*wr).wr.ud.ah as usize, "ibv_post_send") {
+                return refuse(&mut state, libc::EINVAL, first, wr, bad_wr);
+            }
             let flag = |flag: ffi::ibv_send_flags| (*wr).send_flags & flag.0 != 0;
             let request = Request {
                 wr_id: (*wr).wr_id,
@@ -175,6 +179,11 @@ pub(super) unsafe fn take(
         completion.opcode.0 = request.opcode;
         completion.byte_len = length as u32;
         completion.qp_num = qp_num;
+        // SAFETY: as the caller says.
+        if request.receive && unsafe { (*qp).qp_type } == ffi::ibv_qp_type::IBV_QPT_UD {
+            completion.wc_flags = ffi::ibv_wc_flags::IBV_WC_GRH.0;
+            (completion.src_qp, completion.slid, completion.sl, completion.dlid_path_bits) = (0x77, 5, 3, 1);
+        }
         if let Some((status, opcode)) = state.odd_completion.take() {
             completion.status.0 = status;
             completion.opcode.0 = opcode;

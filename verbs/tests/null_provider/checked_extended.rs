@@ -14,9 +14,15 @@ use super::control::QueuePair;
 use super::device::shared;
 use super::state::Kind;
 
-/// The requests since `ibv_wr_start`, and whether the data of each was set.
+/// The requests since `ibv_wr_start`.
 #[derive(Default)]
-pub(super) struct Building(Vec<(Request, bool)>);
+pub(super) struct Building(Vec<Built>);
+
+struct Built {
+    request: Request,
+    has_data: bool,
+    has_destination: bool,
+}
 
 pub(super) fn fill(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_start = Some(start);
@@ -27,6 +33,9 @@ pub(super) fn fill(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_rdma_read = Some(rdma_read);
     qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
     qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    qp.wr_send_inv = Some(send_inv);
+    qp.wr_local_inv = Some(local_inv);
+    qp.wr_set_ud_addr = Some(set_ud_addr);
     qp.wr_set_sge = Some(set_sge);
     qp.wr_set_sge_list = Some(set_sge_list);
     qp.wr_set_inline_data = Some(set_inline_data);
@@ -60,9 +69,15 @@ unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
         let before = (slots.sends, slots.unsignaled);
         let queue = (*plain).send_cq as usize;
         let waiting = state.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
-        for (request, has_data) in requests {
-            if !has_data {
-                state.violations.push("ibv_wr_complete: a request has no data".to_owned());
+        for Built { request, has_data, has_destination } in requests {
+            // An invalidation has no data.
+            if has_data == (request.opcode == Opcode::IBV_WC_LOCAL_INV.0) {
+                state.violations.push("ibv_wr_complete: a request has no data, or one that should not".to_owned());
+            }
+            if has_destination != ((*plain).qp_type == ffi::ibv_qp_type::IBV_QPT_UD) {
+                state
+                    .violations
+                    .push("ibv_wr_complete: a datagram has no destination, or another request one".to_owned());
             }
             let taken = take(&mut state, plain, &request, ready);
             if let Err(errno) = taken {
@@ -97,7 +112,7 @@ unsafe fn build(qp: *mut ffi::ibv_qp_ex, opcode: Opcode) {
         };
         let mut state = shared((*qp).qp_base.context).lock();
         match &mut state.pairs.get_mut(&(qp as usize)).expect("it is alive").building {
-            Some(building) => building.0.push((request, false)),
+            Some(building) => building.0.push(Built { request, has_data: false, has_destination: false }),
             None => state.violations.push("a builder was called before ibv_wr_start".to_owned()),
         }
     }
@@ -111,9 +126,9 @@ unsafe fn set_data(qp: *mut ffi::ibv_qp_ex, data: Vec<ffi::ibv_sge>, inline: boo
     let mut state = unsafe { shared((*qp).qp_base.context) }.lock();
     let building = state.pairs.get_mut(&(qp as usize)).expect("it is alive").building.as_mut();
     match building.and_then(|building| building.0.last_mut()) {
-        Some((request, has_data)) if !*has_data && request.inline == inline => {
-            request.slices = data;
-            *has_data = true;
+        Some(built) if !built.has_data && built.request.inline == inline => {
+            built.request.slices = data;
+            built.has_data = true;
         }
         _ => state.violations.push("a setter was called that does not fit the request".to_owned()),
     }
@@ -136,6 +151,19 @@ builders! {
     rdma_read(_rkey: u32, _remote_addr: u64) => IBV_WC_RDMA_READ;
     atomic_cmp_swp(_rkey: u32, _remote_addr: u64, _compare: u64, _swap: u64) => IBV_WC_COMP_SWAP;
     atomic_fetch_add(_rkey: u32, _remote_addr: u64, _add: u64) => IBV_WC_FETCH_ADD;
+    send_inv(_rkey: u32) => IBV_WC_SEND;
+    local_inv(_rkey: u32) => IBV_WC_LOCAL_INV;
+}
+
+unsafe extern "C" fn set_ud_addr(qp: *mut ffi::ibv_qp_ex, ah: *mut ffi::ibv_ah, _remote_qpn: u32, _remote_qkey: u32) {
+    // SAFETY: as the file says.
+    let mut state = unsafe { shared((*qp).qp_base.context) }.lock();
+    state.check(Kind::AddressHandle, ah as usize, "ibv_wr_set_ud_addr");
+    let building = state.pairs.get_mut(&(qp as usize)).expect("it is alive").building.as_mut();
+    match building.and_then(|building| building.0.last_mut()) {
+        Some(built) => built.has_destination = true,
+        None => state.violations.push("ibv_wr_set_ud_addr was called before a builder".to_owned()),
+    }
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ffi::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {

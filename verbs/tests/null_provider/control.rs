@@ -38,7 +38,8 @@ pub(super) struct QueuePair {
     pub(super) signal_all: bool,
     pub(super) is_extended: bool,
     pub(super) building: Building,
-    cap: ffi::ibv_qp_cap,
+    /// What it was told.
+    pub(super) attributes: ffi::ibv_qp_attr,
 }
 
 /// Whether a call that makes an object out of others may go on; sets `errno` if not.
@@ -317,7 +318,11 @@ pub(super) unsafe extern "C" fn ibv_create_qp(
     qp.state = ffi::ibv_qp_state::IBV_QPS_RESET;
     qp.qp_type = attributes.qp_type;
     let signal_all = attributes.sq_sig_all != 0;
-    let pair = QueuePair { qp: extended, signal_all, is_extended: false, building: Building::default(), cap };
+    // SAFETY: all zeroes are a valid structure.
+    let mut told: ffi::ibv_qp_attr = unsafe { mem::zeroed() };
+    told.cap = cap;
+    let building = Building::default();
+    let pair = QueuePair { qp: extended, signal_all, is_extended: false, building, attributes: told };
     let qp: *mut ffi::ibv_qp = state.keep(pair).cast();
     let slots = Slots {
         max_send: cap.max_send_wr,
@@ -340,6 +345,10 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
     let (shared, context) = unsafe { (shared((*qp).context), (*qp).context) };
     // SAFETY: the queue pair's context is alive.
     let mut state = unsafe { settle(shared, shared.lock(), context, qp as usize, "ibv_destroy_qp") };
+    if state.pairs.get(&(qp as usize)).is_some_and(|pair| !pair.groups.is_empty()) {
+        state.violations.push("ibv_destroy_qp: the queue pair is attached to a multicast group".to_owned());
+        return libc::EBUSY;
+    }
     match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
         Ok(()) => {
             state.pairs.remove(&(qp as usize));
@@ -347,44 +356,4 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
         }
         Err(code) => code,
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_modify_qp(qp: *mut ffi::ibv_qp, attributes: *mut ffi::ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the queue pair is one of ours, and the caller passes a structure.
-    unsafe {
-        let mut state = shared((*qp).context).lock();
-        state.check(Kind::QueuePair, qp as usize, "ibv_modify_qp");
-        if let Some(fault) = state.fault("ibv_modify_qp") {
-            set_errno(fault.errno);
-            return fault.returns.unwrap_or(fault.errno);
-        }
-        if mask as u32 & ffi::ibv_qp_attr_mask::IBV_QP_STATE.0 != 0 {
-            (*qp).state = (*attributes).qp_state;
-        }
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_qp(
-    qp: *mut ffi::ibv_qp,
-    attributes: *mut ffi::ibv_qp_attr,
-    _mask: c_int,
-    initial: *mut ffi::ibv_qp_init_attr,
-) -> c_int {
-    // SAFETY: the queue pair is one of ours, and the caller passes structures, of which all zeroes are valid ones.
-    unsafe {
-        let mut state = shared((*qp).context).lock();
-        state.check(Kind::QueuePair, qp as usize, "ibv_query_qp");
-        if let Some(fault) = state.fault("ibv_query_qp") {
-            set_errno(fault.errno);
-            return fault.returns.unwrap_or(fault.errno);
-        }
-        attributes.write_bytes(0, 1);
-        initial.write_bytes(0, 1);
-        (*attributes).qp_state = (*qp).state;
-        (*initial).cap = (*qp.cast::<QueuePair>()).cap;
-    }
-    0
 }

@@ -81,6 +81,9 @@ fn fill(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_rdma_read = Some(rdma_read);
     qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
     qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    qp.wr_send_inv = Some(send_inv);
+    qp.wr_local_inv = Some(local_inv);
+    qp.wr_set_ud_addr = Some(set_ud_addr);
     qp.wr_set_sge = Some(set_sge);
     qp.wr_set_sge_list = Some(set_sge_list);
     qp.wr_set_inline_data = Some(set_inline_data);
@@ -138,6 +141,11 @@ builders! {
     rdma_read(_rkey: u32, _remote_addr: u64) => IBV_WC_RDMA_READ;
     atomic_cmp_swp(_rkey: u32, _remote_addr: u64, _compare: u64, _swap: u64) => IBV_WC_COMP_SWAP;
     atomic_fetch_add(_rkey: u32, _remote_addr: u64, _add: u64) => IBV_WC_FETCH_ADD;
+    send_inv(_rkey: u32) => IBV_WC_SEND;
+    local_inv(_rkey: u32) => IBV_WC_LOCAL_INV;
+}
+
+unsafe extern "C" fn set_ud_addr(_qp: *mut ffi::ibv_qp_ex, _ah: *mut ffi::ibv_ah, _remote_qpn: u32, _remote_qkey: u32) {
 }
 
 /// The request is complete; as on the plain path, the completion tells the length of its first piece.

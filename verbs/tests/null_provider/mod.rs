@@ -14,6 +14,8 @@
 //! memory is freed before the [`NullProvider`] is dropped, so that a stale pointer is seen and not followed.
 #![allow(dead_code, reason = "each binary uses its part")]
 
+mod address;
+mod attributes;
 mod checked;
 mod checked_extended;
 mod completion_queue;
@@ -148,6 +150,11 @@ impl NullProvider {
     /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.
     pub(crate) fn deliver<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> bool {
         srq::deliver(&mut self.shared.lock(), qp.as_raw())
+    }
+
+    /// How many multicast groups a queue pair is attached to.
+    pub(crate) fn groups<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> usize {
+        self.shared.lock().pairs.get(&(qp.as_raw() as usize)).map_or(0, |pair| pair.groups.len())
     }
 
     /// What was done wrong so far; it is then forgotten.

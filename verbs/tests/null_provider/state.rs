@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     QueuePair,
     SharedReceiveQueue,
     ThreadDomain,
+    AddressHandle,
 }
 
 /// How a call fails.
@@ -110,6 +111,8 @@ pub(super) struct Slots {
     pub(super) max_inline_data: u32,
     /// Between `ibv_wr_start` and `ibv_wr_complete`.
     pub(super) building: Option<Building>,
+    /// The multicast groups that it is attached to.
+    pub(super) groups: Vec<([u8; 16], u16)>,
 }
 
 pub(super) struct RegisteredRange {

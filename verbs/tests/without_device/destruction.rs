@@ -30,14 +30,19 @@ fn handles(provider: &NullProvider) -> Vec<Option<Box<dyn Any>>> {
     cq.arm(Notify::Any).unwrap();
     receive(2);
     provider.raise(&context, AsyncEventType::QUEUE_PAIR_FATAL, qp.as_raw() as usize);
+    let ud = QueuePair::<Ud>::builder(&pd, &cq, &cq).build().unwrap();
+    let local = ud.local_endpoint(1, &GidFilter::default()).unwrap();
+    let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
+    let attachment = ud.attach_multicast("239.1.2.3".parse().unwrap(), 0).unwrap();
+    // In pairs where a place of its own would multiply the orders.
     vec![
         Some(Box::new(context) as Box<dyn Any>),
         Some(Box::new(pd)),
-        Some(Box::new(region)),
+        Some(Box::new((region, attachment))),
         Some(Box::new(channel)),
         Some(Box::new(cq)),
-        Some(Box::new(qp)),
-        Some(Box::new(srq)),
+        Some(Box::new((qp, ud))),
+        Some(Box::new((srq, ah))),
         Some(Box::new(list)),
     ]
 }

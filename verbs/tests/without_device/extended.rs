@@ -25,6 +25,9 @@ fn all<'a>(slices: &'a [LocalSlice<'a>], inline: &'a [InlineSlice<'a>]) -> Vec<S
         SendRequest::send_inline_with_imm(8, inline, 1),
         SendRequest::rdma_write_inline(9, inline, remote),
         SendRequest::rdma_write_inline_with_imm(10, inline, remote, 1),
+        SendRequest::send_with_invalidate(11, slices, 7),
+        SendRequest::send_inline_with_invalidate(12, inline, 7),
+        SendRequest::local_invalidate(13, 7),
     ];
     requests.into_iter().map(SendRequest::signaled).collect()
 }
@@ -44,7 +47,7 @@ fn each_operation_does_the_same_through_both_interfaces() {
         let mut requests = all(&slices[..pieces], &inline[..pieces]);
         bench.qp.post_send_chain(&mut requests).unwrap();
         let plain = outcomes();
-        assert_eq!(plain.len(), 11);
+        assert_eq!(plain.len(), 14);
         extended.post_send_chain(&mut requests).unwrap();
         assert_eq!(outcomes(), plain);
         for request in &requests {

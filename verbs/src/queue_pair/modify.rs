@@ -1,0 +1,115 @@
+//! `ibv_modify_qp`: from one state to another.
+//!
+//! # Safety
+//!
+//! `ibv_modify_qp` is given a queue pair that is alive and attributes that are all initialised.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::error::Result;
+use crate::ffi;
+use crate::ffi::ibv_qp_attr_mask as M;
+use crate::queue_pair::{QueuePair, QueuePairModification, QueuePairState};
+use crate::returns::zero_or_errno;
+use crate::transport::Transport;
+
+pub(super) const VERB: &str = "ibv_modify_qp";
+
+impl<T: Transport> QueuePair<T> {
+    /// `ibv_modify_qp`: changes the state, or attributes, or both.
+    ///
+    /// A modification that fails has changed nothing; it can be made again with other values.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a value does not fit its field.
+    /// * `EINVAL`: there is no such transition, an attribute is missing or does not belong to it, or a value is beyond the device's
+    ///   limit. The kernel says only `EINVAL`; the message says what was found to be wrong.
+    /// * `EPERM`: the Q_Key is a privileged one.
+    /// * `ETIMEDOUT`: nobody answers at the remote GID.
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html); InfiniBand Architecture Specification,
+    /// volume 1, chapter 11.2.4.2.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn modify(&self, modification: &QueuePairModification) -> Result<()> {
+        modification.check()?;
+        let mut attributes = *modification.attributes();
+        // SAFETY: the queue pair is alive and `attributes` outlives the call.
+        let code = unsafe { ffi::ibv_modify_qp(self.as_raw(), &mut attributes, modification.mask() as i32) };
+        zero_or_errno(code).map_err(|errno| {
+            let remedy = self.diagnose(errno, modification);
+            match modification.target() {
+                Some(state) => errno.with_remedy(VERB, format_args!("{self:?} to {state}"), remedy),
+                None => errno.with_remedy(VERB, format_args!("{self:?}, {modification:?}"), remedy),
+            }
+        })?;
+        if T::DATAGRAM && modification.has(M::IBV_QP_PORT) {
+            let port = self.protection_domain().context().port(attributes.port_num).ok();
+            self.max_datagram.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// `ibv_modify_qp` to RESET: forgets all requests and the connection; the queue pair can be connected again.
+    ///
+    /// # Errors
+    ///
+    /// The provider's error.
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    pub fn reset(&self) -> Result<()> {
+        self.modify(&QueuePairModification::to(QueuePairState::RESET))
+    }
+
+    /// `ibv_modify_qp` to ERROR: every request that has not finished completes as
+    /// [flushed](crate::WorkCompletionStatus::WORK_REQUEST_FLUSHED).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the queue pair is in RESET.
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    pub fn move_to_error(&self) -> Result<()> {
+        self.modify(&QueuePairModification::to(QueuePairState::ERROR))
+    }
+
+    /// `ibv_modify_qp` from RTS to SQD: the send queue finishes what has begun, and keeps what is posted from now on until
+    /// [`resume`](Self::resume). Attributes that must not change under way can then be changed.
+    ///
+    /// It does not wait: once [`QueuePairAttributes::is_draining`](crate::QueuePairAttributes::is_draining) says no, the queue is
+    /// drained. An asynchronous event tells of it too, if the modification asks for
+    /// [`notify_drained`](QueuePairModification::notify_drained).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the queue pair is in another state.
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html); InfiniBand Architecture Specification,
+    /// volume 1, chapter 10.3.1.5.
+    #[doc(alias = "SQD")]
+    pub fn drain(&self) -> Result<()> {
+        self.modify(&QueuePairModification::to(QueuePairState::SEND_QUEUE_DRAIN))
+    }
+
+    /// `ibv_modify_qp` from SQD, or from SQE, to RTS: the send queue goes on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the queue pair is in another state, or not drained yet.
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    pub fn resume(&self) -> Result<()> {
+        self.modify(&QueuePairModification::to(QueuePairState::READY_TO_SEND))
+    }
+}

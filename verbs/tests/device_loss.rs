@@ -1,0 +1,135 @@
+//! The unreliable transports on a wire that loses packets: what arrives is whole and in its order, the rest is gone without a word.
+
+mod harness;
+
+use std::process::Command;
+use std::time::Duration;
+
+use verbs::*;
+
+use harness::*;
+
+/// The first device's side of the wire loses every fifth packet, as long as this lives.
+struct Loss {
+    netdev: String,
+}
+
+impl Loss {
+    fn new() -> Self {
+        let netdev = setting("RDMA_TEST_NETDEV");
+        tc(&["qdisc", "add", "dev", &netdev, "root", "netem", "loss", "20%"]);
+        Self { netdev }
+    }
+}
+
+impl Drop for Loss {
+    fn drop(&mut self) {
+        tc(&["qdisc", "del", "dev", &self.netdev, "root"]);
+    }
+}
+
+fn tc(arguments: &[&str]) {
+    let output = Command::new("tc").args(arguments).output().expect("tc, of the package iproute2");
+    assert!(output.status.success(), "tc {arguments:?}: {output:?}");
+}
+
+const MESSAGES: usize = 100;
+
+/// What is sent as message `number`, in `length` bytes.
+fn message(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|index| (number * 31 + index * 7) as u8).collect()
+}
+
+/// Looks at what arrives: the messages that do, by their immediate data, until none has come for a while. `take` copies one out.
+fn arrivals<T: Transport>(side: &Side<T>, length: usize, take: impl Fn(u64, &Success<'_>) -> Vec<u8>) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    let mut room = [WorkCompletion::default(); 16];
+    loop {
+        let some = side.cq.wait(&mut room, Some(Duration::from_millis(500))).unwrap();
+        if some.is_empty() {
+            return numbers;
+        }
+        for completion in some {
+            let success = completion.success().unwrap();
+            let number = success.imm_data().unwrap() as usize;
+            assert!(
+                take(completion.wr_id(), &success) == message(number, length),
+                "message {number} has arrived in part"
+            );
+            numbers.push(number);
+        }
+    }
+}
+
+fn check(arrived: &[usize]) {
+    assert!(arrived.is_sorted_by(|one, next| one < next), "{arrived:?}");
+    assert!((10..MESSAGES).contains(&arrived.len()), "{} of {MESSAGES} have arrived", arrived.len());
+}
+
+#[test]
+fn a_message_of_uc_arrives_whole_or_not_at_all() {
+    // Three packets each.
+    const LENGTH: usize = 10_000;
+    let wide = |builder: QueuePairBuilder<Uc>| builder.max_send_wr(8).max_recv_wr(MESSAGES as u32);
+    let sides = [open(), open_peer()].map(|context| Side::of(context, wide));
+    connect(&sides[0], &sides[1], &ConnectOptions::default());
+    let [a, b] = sides;
+    let mut source = a.region(LENGTH, RW);
+    let target = b.region(MESSAGES * LENGTH, RW);
+    for number in 0..MESSAGES {
+        let slices = [target.slice(number * LENGTH..(number + 1) * LENGTH).unwrap()];
+        b.qp.post_receive(&ReceiveRequest::new(number as u64, &slices)).unwrap();
+    }
+    let loss = Loss::new();
+    for number in 0..MESSAGES {
+        source.write_at(0, &message(number, LENGTH)).unwrap();
+        let slices = [source.slice(..).unwrap()];
+        a.qp.post_send(&SendRequest::send_with_imm(number as u64, &slices, number as u32).signaled()).unwrap();
+        assert_eq!(a.completion().success().unwrap().wr_id(), number as u64);
+    }
+    drop(loss);
+    let take = |wr_id: u64, success: &Success<'_>| {
+        assert_eq!(success.byte_len(), Some(LENGTH as u32));
+        target.to_vec(wr_id as usize * LENGTH..(wr_id as usize + 1) * LENGTH).unwrap()
+    };
+    check(&arrivals(&b, LENGTH, take));
+    for side in [&a, &b] {
+        assert_eq!(side.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
+    }
+}
+
+#[test]
+fn a_datagram_that_is_lost_is_missed_by_nobody() {
+    const LENGTH: usize = 1000;
+    const SLOT: usize = Grh::LEN + LENGTH;
+    const QKEY: u32 = 0x1111_1111;
+    let wide = |builder: QueuePairBuilder<Ud>| builder.max_send_wr(8).max_recv_wr(MESSAGES as u32);
+    let [a, b] = [open(), open_peer()].map(|context| Side::of(context, wide));
+    let (from, to) = (a.local(), b.local());
+    a.qp.activate(&from, QKEY).unwrap();
+    b.qp.activate(&to, QKEY).unwrap();
+    let ah = a.pd.create_address_handle_to(&from, &to.endpoint).unwrap();
+    let mut source = a.region(LENGTH, RW);
+    let target = b.region(MESSAGES * SLOT, RW);
+    let mut receives = ReceiveSlots::new(target.hold(..).unwrap(), SLOT, 0).unwrap();
+    assert_eq!(receives.refill(&b.qp).unwrap(), MESSAGES);
+    let loss = Loss::new();
+    for number in 0..MESSAGES {
+        source.write_at(0, &message(number, LENGTH)).unwrap();
+        let slices = [source.slice(..).unwrap()];
+        let imm_data = number as u32;
+        let request = SendRequest::send_to_with_imm(number as u64, &slices, &ah, b.qp.qp_num(), QKEY, imm_data);
+        a.qp.post_send(&request.signaled()).unwrap();
+        assert_eq!(a.completion().success().unwrap().wr_id(), number as u64);
+    }
+    drop(loss);
+    let take = |wr_id: u64, success: &Success<'_>| {
+        let datagram = success.datagram().unwrap();
+        assert_eq!((datagram.source_qp_num(), datagram.payload_len()), (a.qp.qp_num(), LENGTH));
+        target.to_vec(datagram.payload_at(wr_id as usize * SLOT)).unwrap()
+    };
+    check(&arrivals(&b, LENGTH, take));
+    for side in [&a, &b] {
+        assert_eq!(side.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
+    }
+}
