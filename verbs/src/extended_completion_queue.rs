@@ -105,6 +105,7 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
     #[doc(alias = "ibv_start_poll")]
     #[doc(alias = "ibv_next_poll")]
     #[doc(alias = "ibv_end_poll")]
+    #[doc(alias = "ibv_wc_read_wc_flags")]
     #[inline]
     pub fn poll(&self) -> Result<Option<ExtendedCompletion<F>>, PollError> {
         let cq = self.cq.as_ptr();
@@ -136,6 +137,7 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
     }
 
     /// The queue without its fields: to make queue pairs on, to arm, or to poll plainly.
+    #[doc(alias = "ibv_cq_ex_to_cq")]
     pub fn as_completion_queue(&self) -> &CompletionQueue {
         &self.queue
     }
@@ -200,6 +202,7 @@ impl<F: CompletionFields> ExtendedCompletion<F> {
     /// # Errors
     ///
     /// [`CompletionError`], with the status and what it usually means.
+    #[doc(alias = "ibv_wc_read_vendor_err")]
     #[inline]
     pub fn success(&self) -> Result<F::Tuple, CompletionError> {
         self.outcome

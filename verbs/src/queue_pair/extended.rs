@@ -119,6 +119,20 @@ impl<T: Transport> ExtendedSend<'_, T> {
     /// * `EOPNOTSUPP`: a list on rxe.
     #[doc(alias = "ibv_wr_start")]
     #[doc(alias = "ibv_wr_complete")]
+    #[doc(alias = "ibv_wr_send")]
+    #[doc(alias = "ibv_wr_send_imm")]
+    #[doc(alias = "ibv_wr_send_inv")]
+    #[doc(alias = "ibv_wr_rdma_write")]
+    #[doc(alias = "ibv_wr_rdma_write_imm")]
+    #[doc(alias = "ibv_wr_rdma_read")]
+    #[doc(alias = "ibv_wr_atomic_cmp_swp")]
+    #[doc(alias = "ibv_wr_atomic_fetch_add")]
+    #[doc(alias = "ibv_wr_local_inv")]
+    #[doc(alias = "ibv_wr_set_ud_addr")]
+    #[doc(alias = "ibv_wr_set_sge")]
+    #[doc(alias = "ibv_wr_set_sge_list")]
+    #[doc(alias = "ibv_wr_set_inline_data")]
+    #[doc(alias = "ibv_wr_set_inline_data_list")]
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<(), PostError> {
         // SAFETY: the request is valid for this transport.

@@ -126,3 +126,14 @@ fn a_device_without_its_provider_library_is_named_with_the_package_to_install() 
     assert!(error.starts_with("no RDMA device: the kernel has ") && error.contains(&device_name()), "{error}");
     assert!(error.contains("install ibverbs-providers"), "{error}");
 }
+
+#[test]
+fn a_device_has_the_kernels_index() {
+    let list = devices().unwrap();
+    let device = list.find(Some(&device_name())).unwrap();
+    // A line as `0: rxe0: node_type ca …`.
+    let output = std::process::Command::new("rdma").args(["dev", "show", &device_name()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let index = text.split(':').next().unwrap().trim().parse().unwrap();
+    assert_eq!(device.index(), Some(index));
+}

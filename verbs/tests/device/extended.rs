@@ -256,3 +256,46 @@ fn a_queue_that_ignores_overruns_goes_on_or_is_unsupported() {
         last = cq.poll(&mut room).unwrap().last().map(WorkCompletion::wr_id).or(last);
     }
 }
+
+#[test]
+fn a_datagram_on_an_extended_queue_tells_its_sender() {
+    const QKEY: u32 = 0x1111_1111;
+    let context = open();
+    let pd = context.create_protection_domain().unwrap();
+    let channel = context.create_completion_channel().unwrap();
+    type Sender = (SourceQueuePair, SourceLid, ServiceLevel, DestinationPathBits, ByteLen);
+    let cq = CompletionQueueBuilder::new(&context, 16).channel(&channel).build_extended::<Sender>().unwrap();
+    let end = || {
+        let queue = cq.as_completion_queue();
+        let qp = QueuePair::<Ud>::builder(&pd, queue, queue).build().unwrap();
+        let local = qp.local_endpoint(1, &GidFilter::default()).unwrap();
+        qp.activate(&local, QKEY).unwrap();
+        (qp, local)
+    };
+    let ((a, from), (b, to)) = (end(), end());
+    let region = pd.register(vec![0; 100], RW).unwrap();
+    b.post_receive(&ReceiveRequest::new(1, &[region.slice(..).unwrap()])).unwrap();
+    let ah = pd.create_address_handle_to(&from, &to.endpoint).unwrap();
+    a.post_send(&SendRequest::send_to(2, &[region.slice(..10).unwrap()], &ah, b.qp_num(), QKEY).signaled()).unwrap();
+    for _ in 0..2 {
+        let completion = cq.wait(Some(LIMIT)).unwrap().unwrap();
+        let (source, lid, service_level, path_bits, byte_len) = completion.success().unwrap();
+        if completion.wr_id() == 1 {
+            // On RoCE there are no LIDs, and this sender asked for no service level.
+            assert_eq!((source, lid, service_level, path_bits, byte_len), (a.qp_num(), 0, 0, 0, 50));
+        }
+    }
+}
+
+#[test]
+fn fields_that_the_device_does_not_have_are_unsupported() {
+    fn make<F: CompletionFields>(context: &Context) -> Option<Error> {
+        CompletionQueueBuilder::new(context, 16).build_extended::<F>().err()
+    }
+    let context = open();
+    if context.device_attributes().unwrap().vendor_id() == 0xff_ffff {
+        for error in [make::<(CustomerVlan,)>(&context), make::<(FlowTag,)>(&context), make::<(WallClock,)>(&context)] {
+            assert!(matches!(error, Some(Error::Unsupported { .. })), "{error:?}");
+        }
+    }
+}

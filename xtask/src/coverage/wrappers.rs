@@ -82,6 +82,33 @@ fn alias(attribute: &Attribute) -> Option<String> {
     }
 }
 
+/// The aliases in what a macro is given, each with the name of what it stands at.
+fn aliases_in(tokens: &str) -> Vec<(String, String)> {
+    const NO_NAMES: &[&str] =
+        &["pub", "crate", "unsafe", "const", "fn", "struct", "enum", "type", "doc", "alias", "inline", "cold"];
+    let text = |rest: &str| rest.split('"').nth(1).map(str::to_owned);
+    let (mut found, mut pending) = (Vec::new(), Vec::new());
+    for part in tokens.split("alias").skip(1) {
+        let Some(alias) = text(part) else { continue };
+        // After the alias come other attributes, whose texts are no names.
+        let after = part.splitn(3, '"').nth(2).unwrap_or_default();
+        let mut quoted = false;
+        let words = after.split_inclusive('"').filter(|piece| {
+            let outside = !quoted;
+            quoted ^= piece.ends_with('"');
+            outside
+        });
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut names = words.flat_map(|piece| piece.split(|c| !is_word(c))).filter(|word| !word.is_empty());
+        pending.push(alias);
+        // Where none follows, another alias of the same thing does.
+        if let Some(name) = names.find(|word| !NO_NAMES.contains(word)) {
+            found.extend(pending.drain(..).map(|alias| (alias, name.to_owned())));
+        }
+    }
+    found
+}
+
 /// The name of a type, without its module and arguments.
 fn type_name(of: &syn::Type) -> String {
     match of {
@@ -111,6 +138,20 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_item_fn(self, item);
     }
 
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        let (owner, prefix) = (self.owner.clone(), self.prefix);
+        for (alias, name) in aliases_in(&item.tokens.to_string()) {
+            if alias.starts_with(prefix) {
+                self.add(alias, &owner, &name);
+            }
+        }
+        visit::visit_macro(self, item);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.add_aliases(&item.attrs, &item.ident.to_string());
+    }
+
     fn visit_expr_path(&mut self, item: &'ast syn::ExprPath) {
         if let (Some(owner), Some(last)) = (self.dropped.clone(), item.path.segments.last()) {
             let function = last.ident.to_string();
@@ -125,6 +166,23 @@ impl<'ast> Visit<'ast> for Finder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn aliases_are_found_in_macros_too() {
+        let source = r#"fields! {
+            /// `ibv_wc_read_opcode`: what it did.
+            #[doc(alias = "ibv_wc_read_opcode")]
+            Opcode: u32 = 0;
+            #[doc(alias = "ibv_wc_read_byte_len")]
+            #[doc(alias = "ibv_other")]
+            /// How many.
+            ByteLen: u32 = 1;
+        }"#;
+        let mut finder = Finder { prefix: "ibv_", ..Finder::default() };
+        finder.visit_file(&syn::parse_file(source).unwrap());
+        let names: Vec<String> = finder.wrappers.values().map(|wrappers| wrappers[0].to_string()).collect();
+        assert_eq!(names, ["`ByteLen`", "`ByteLen`", "`Opcode`"]);
+    }
 
     #[test]
     fn aliases_and_destructors_are_found_with_their_types() {
@@ -153,6 +211,7 @@ mod tests {
                 pair("ibv_destroy_qp", "`QueuePair::drop`"),
                 pair("ibv_get_device_list", "`devices`"),
                 pair("ibv_post_send", "`QueuePair::post_send`"),
+                pair("ibv_qp", "`QueuePair`"),
             ]
         );
     }
