@@ -18,6 +18,8 @@ bitflags::bitflags! {
         const REMOTE_ATOMIC = A::IBV_ACCESS_REMOTE_ATOMIC.0;
         /// Memory windows may be bound to the region.
         const MW_BIND = A::IBV_ACCESS_MW_BIND.0;
+        /// Addresses in the region, or in the memory window, begin at 0.
+        const ZERO_BASED = A::IBV_ACCESS_ZERO_BASED.0;
         /// The region is paged in on demand, and not pinned.
         const ON_DEMAND = A::IBV_ACCESS_ON_DEMAND.0;
         /// The region lies in huge pages (for on-demand paging).

@@ -7,6 +7,7 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Memory that can be registered: it stays at its address while its owner is moved or forgotten.
@@ -156,6 +157,26 @@ unsafe impl<A: Atomic + 'static> Buffer for Box<[A]> {
     }
 }
 
+// SAFETY: what is counted stays where it is as long as its count is above 0, the parts make up a count, and atomics may be written to
+// while others hold references to them.
+unsafe impl<A: Atomic + 'static> Buffer for Arc<[A]> {
+    type Element = A;
+    type Rest = ();
+    const WRITABLE: bool = true;
+
+    fn into_raw_parts(self) -> (NonNull<A>, usize, ()) {
+        let length = self.len();
+        let data = Arc::into_raw(self).cast_mut().cast();
+        // SAFETY: the pointer of an `Arc` is not null.
+        (unsafe { NonNull::new_unchecked(data) }, length, ())
+    }
+
+    unsafe fn from_raw_parts(data: NonNull<A>, length: usize, (): ()) -> Self {
+        // SAFETY: the caller passes the parts of an `Arc`.
+        unsafe { Arc::from_raw(NonNull::slice_from_raw_parts(data, length).as_ptr()) }
+    }
+}
+
 // SAFETY: the memory is never freed, and atomics may be written to while others hold references to them.
 unsafe impl<A: Atomic + 'static> Buffer for &'static [A] {
     type Element = A;
@@ -196,6 +217,10 @@ mod tests {
         assert_eq!(round_trip(&b"static"[..]), (&b"static"[..], 6));
         let (atomics, length) = round_trip(Box::<[AtomicU64]>::from([AtomicU64::new(5), AtomicU64::new(6)]));
         assert_eq!((atomics[1].load(Ordering::Relaxed), length), (6, 2));
+        let shared: Arc<[AtomicU64]> = Arc::new([AtomicU64::new(7), AtomicU64::new(8)]);
+        let (same, length) = round_trip(shared.clone());
+        shared[1].store(9, Ordering::Relaxed);
+        assert_eq!((same[1].load(Ordering::Relaxed), length, Arc::strong_count(&shared)), (9, 2, 2));
         assert_eq!(round_trip(Box::<[u8]>::default()).1, 0);
         assert_eq!(round_trip(Vec::new()).1, 0);
     }

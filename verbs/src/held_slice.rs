@@ -1,17 +1,12 @@
 //! [`HeldSlice`]: a scatter/gather entry that keeps its region.
-//!
-//! # Safety
-//!
-//! `slice` lies in the `length` bytes at `address` of the region that `_region` keeps registered.
-#![allow(unsafe_code)]
 
-use std::any::Any;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::local_slice::LocalSlice;
+use crate::memory_region::Registered;
 use crate::range::resolve;
 
 /// A range of a memory region that keeps the region registered: what a [`PreparedSend`](crate::PreparedSend) and a
@@ -21,29 +16,25 @@ use crate::range::resolve;
 /// region that is dropped stays registered.
 #[derive(Clone)]
 pub struct HeldSlice {
+    /// Lies in the `length` bytes at `address` of the region.
     slice: LocalSlice<'static>,
-    address: *const u8,
+    address: u64,
     length: usize,
     // Keeps the region registered.
-    _region: Arc<dyn Any + Send + Sync>,
+    _region: Arc<dyn Registered>,
 }
-
-// SAFETY: the address is only counted with, and the region can go to another thread.
-unsafe impl Send for HeldSlice {}
-// SAFETY: as above.
-unsafe impl Sync for HeldSlice {}
 
 impl HeldSlice {
     /// `range` of the `length` bytes at `address`, which `region` keeps registered under `lkey`.
     pub(crate) fn new(
-        region: Arc<dyn Any + Send + Sync>,
-        address: *const u8,
+        region: Arc<dyn Registered>,
+        address: u64,
         length: usize,
         lkey: u32,
         range: impl RangeBounds<usize>,
     ) -> Result<Self> {
         let range = resolve(range, length, "memory region")?;
-        let slice = LocalSlice::new(address.wrapping_add(range.start), range.len(), lkey)?;
+        let slice = LocalSlice::new(address + range.start as u64, range.len(), lkey)?;
         Ok(Self { slice, address, length, _region: region })
     }
 
@@ -56,12 +47,12 @@ impl HeldSlice {
     #[inline]
     pub(crate) fn range(&self, range: impl RangeBounds<usize>) -> Result<LocalSlice<'static>> {
         let range = resolve(range, self.length, "memory region")?;
-        LocalSlice::new(self.address.wrapping_add(range.start), range.len(), self.slice.lkey())
+        LocalSlice::new(self.address + range.start as u64, range.len(), self.slice.lkey())
     }
 
     /// Where in its region the slice begins.
     pub(crate) fn offset(&self) -> usize {
-        self.slice.address() as usize - self.address.addr()
+        (self.slice.address() - self.address) as usize
     }
 
     /// How many bytes.

@@ -1,7 +1,7 @@
 //! Safe RDMA verbs: devices, memory, queue pairs and completions over libibverbs.
 //!
 //! ```text
-//! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<B> ── LocalSlice, RemoteSlice
+//! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<M> ── LocalSlice, RemoteSlice
 //!                                  │                    ├─ SharedReceiveQueue ── ReceiveRequest
 //!                                  │                    ├─ AddressHandle ───────────╮
 //!                                  │                    └─ QueuePair<Rc|Uc|Ud> ── SendRequest, ReceiveRequest
@@ -61,6 +61,17 @@
 //! [`MemoryRegion`] owns its buffer and hands out copies, not slices; a region of atomics can be shared as atomics. That is
 //! why posting is safe and needs no bookkeeping: whatever arrives whenever breaks no promise of Rust's.
 //!
+//! | what is registered | by |
+//! |---|---|
+//! | boxed slices, vectors, `'static` slices, slices of atomics (boxed or in an [`Arc`](std::sync::Arc)) | [`ProtectionDomain::register`] |
+//! | memory in pages of its own, or in huge pages | the same, of a [`Mapping`] |
+//! | a range that the program answers for | the same, of a [`RawBuffer`] |
+//! | any of these, at addresses that the program chooses | [`ProtectionDomain::register_with_iova`] |
+//! | memory that is registered, once more | [`MemoryRegion::register_again`] |
+//! | memory of another device | [`ProtectionDomain::register_dma_buf`] |
+//! | memory on the device | [`DeviceMemory`] |
+//! | nothing at all, or everything | [`NullMemory`], [`AddressSpace`] |
+//!
 //! # Ways to post
 //!
 //! All of them take no lock of their own, allocate nothing and ring one doorbell a call. `cargo bench -p verbs --bench instructions` has
@@ -90,6 +101,7 @@
 mod access_flags;
 mod address_handle;
 mod address_handle_attributes;
+mod advice;
 mod async_event;
 mod buffer;
 mod chain;
@@ -102,6 +114,7 @@ mod datagram;
 mod device;
 mod device_attributes;
 mod device_capabilities;
+mod device_memory;
 mod dispatch;
 mod endpoint;
 mod error;
@@ -111,7 +124,9 @@ mod gid;
 mod gid_table;
 mod grh;
 mod held_slice;
+mod huge_pages;
 mod inline_slice;
+mod leaked;
 mod local_slice;
 mod local_slice_mut;
 mod mapping;
@@ -129,6 +144,7 @@ mod prepared_send;
 mod protection_domain;
 mod queue_pair;
 mod range;
+mod raw_buffer;
 mod raw_bytes;
 mod readable;
 mod receive_queue;
@@ -152,6 +168,7 @@ pub use ibverbs_sys as ffi;
 pub use access_flags::AccessFlags;
 pub use address_handle::AddressHandle;
 pub use address_handle_attributes::{AddressHandleAttributes, GlobalRoute};
+pub use advice::Advice;
 pub use async_event::{AsyncEvent, AsyncEventObject, AsyncEventSource, AsyncEventType};
 pub use buffer::{Atomic, Buffer, BufferMut};
 pub use chain::{ReceiveChain, SendChain};
@@ -164,6 +181,7 @@ pub use datagram::Datagram;
 pub use device::{Device, DeviceList, NodeType, TransportType, devices};
 pub use device_attributes::DeviceAttributes;
 pub use device_capabilities::{AtomicCapability, DeviceCapabilities};
+pub use device_memory::{DeviceMemory, DeviceMemoryRange};
 pub use endpoint::{Endpoint, LocalEndpoint};
 pub use error::{Error, Result};
 pub use extended_completion_queue::{ExtendedCompletion, ExtendedCompletionQueue};
@@ -174,11 +192,15 @@ pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use grh::{Grh, GrhFormat};
 pub use held_slice::HeldSlice;
+pub use huge_pages::HugePageSize;
 pub use inline_slice::InlineSlice;
+pub use leaked::leaked_bytes;
 pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
-pub use memory_region::{MemoryRegion, RegisterError};
+pub use memory_region::{
+    AddressSpace, DmaBuf, Memory, MemoryRegion, NullMemory, RegisterError, ReregisterError, Reregistration, SameMemory,
+};
 pub use object_id::ObjectId;
 pub use partition_key::PartitionKey;
 pub use poll_error::PollError;
@@ -193,6 +215,7 @@ pub use queue_pair::{
     PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification,
     QueuePairState,
 };
+pub use raw_buffer::RawBuffer;
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;
 pub use receive_slots::ReceiveSlots;
@@ -222,6 +245,15 @@ mod tests {
         is_send_and_sync::<ProtectionDomain>();
         is_send_and_sync::<MemoryRegion<Vec<u8>>>();
         is_send_and_sync::<MemoryRegion<Box<[std::sync::atomic::AtomicU64]>>>();
+        is_send_and_sync::<MemoryRegion<SameMemory>>();
+        is_send_and_sync::<MemoryRegion<DmaBuf>>();
+        is_send_and_sync::<MemoryRegion<DeviceMemoryRange>>();
+        is_send_and_sync::<MemoryRegion<NullMemory>>();
+        is_send_and_sync::<MemoryRegion<AddressSpace>>();
+        is_send_and_sync::<RawBuffer>();
+        is_send_and_sync::<Reregistration<Vec<u8>>>();
+        is_send_and_sync::<ReregisterError<Vec<u8>>>();
+        is_send_and_sync::<DeviceMemory>();
         is_send_and_sync::<Mapping>();
         is_send_and_sync::<LocalSlice<'_>>();
         is_send_and_sync::<LocalSliceMut<'_>>();

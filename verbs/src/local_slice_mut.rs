@@ -18,6 +18,8 @@ use crate::raw_bytes::RawBytes;
 /// A part of a memory region of bytes, to copy into and out of. Disjoint parts can be given to several threads.
 pub struct LocalSliceMut<'a> {
     bytes: RawBytes,
+    /// Where the device finds them.
+    address: u64,
     lkey: u32,
     region: PhantomData<&'a mut [u8]>,
 }
@@ -31,8 +33,8 @@ impl<'a> LocalSliceMut<'a> {
     /// # Safety
     ///
     /// `bytes` are valid and writable for `'a`, and nobody else in the program reads or writes them meanwhile.
-    pub(crate) unsafe fn new(bytes: RawBytes, lkey: u32) -> Self {
-        Self { bytes, lkey, region: PhantomData }
+    pub(crate) unsafe fn new(bytes: RawBytes, address: u64, lkey: u32) -> Self {
+        Self { bytes, address, lkey, region: PhantomData }
     }
 
     /// How many bytes.
@@ -77,8 +79,9 @@ impl<'a> LocalSliceMut<'a> {
     /// [`Error::OutOfRange`](crate::Error::OutOfRange): `middle` is beyond the end.
     pub fn split_at_mut(self, middle: usize) -> Result<(LocalSliceMut<'a>, LocalSliceMut<'a>)> {
         let (front, back) = self.bytes.split_at(middle)?;
+        let (address, lkey) = (self.address, self.lkey);
         // SAFETY: the two parts are disjoint parts of what was ours for `'a`.
-        Ok(unsafe { (Self::new(front, self.lkey), Self::new(back, self.lkey)) })
+        Ok(unsafe { (Self::new(front, address, lkey), Self::new(back, address + middle as u64, lkey)) })
     }
 
     /// A range as a scatter/gather entry.
@@ -90,7 +93,7 @@ impl<'a> LocalSliceMut<'a> {
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<LocalSlice<'_>> {
         let range = resolve(range, self.len(), "memory region")?;
-        LocalSlice::new(self.bytes.as_ptr().wrapping_add(range.start), range.len(), self.lkey)
+        LocalSlice::new(self.address + range.start as u64, range.len(), self.lkey)
     }
 }
 

@@ -2,16 +2,19 @@
 //!
 //! # Safety
 //!
-//! `data` and `length` are a private anonymous mapping of this process, which is unmapped only when the `Mapping` is
-//! dropped.
+//! `data` and `length` are a private anonymous mapping of this process, in whole pages if they are huge, which is unmapped only when the
+//! `Mapping` is dropped.
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
 use crate::buffer::{Buffer, BufferMut};
+use crate::error::Error;
+use crate::huge_pages::HugePageSize;
 
 /// Zeroed memory that begins at a page boundary, straight from the kernel.
 ///
@@ -36,8 +39,46 @@ impl Mapping {
     /// * `EINVAL`: `length` is 0.
     /// * `ENOMEM`: there is no memory.
     pub fn new(length: usize) -> io::Result<Self> {
+        Self::map(length, 0)
+    }
+
+    /// Maps `length` bytes, rounded up to whole pages, in huge pages: a device needs one translation entry for each, and so misses fewer of
+    /// them.
+    ///
+    /// Huge pages have to be reserved beforehand, by the administrator.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: `length` is 0, or beyond what can be rounded up.
+    /// * `ENOMEM`: too few huge pages of this size are reserved and free; the message says how many there are, and how to reserve more.
+    /// * `EINVAL`: the kernel has no pages of this size.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use verbs::{AccessFlags, HugePageSize, Mapping, ProtectionDomain};
+    /// # fn example(pd: &ProtectionDomain) -> verbs::Result<()> {
+    /// let buffer = Mapping::in_huge_pages(3 << 20, HugePageSize::MIB_2)?;
+    /// assert_eq!(buffer.len(), 4 << 20);
+    /// let region = pd.register(buffer, AccessFlags::LOCAL_WRITE)?;
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "MAP_HUGETLB")]
+    pub fn in_huge_pages(length: usize, size: HugePageSize) -> Result<Self, Error> {
+        let whole = size.round_up(length).ok_or_else(|| {
+            Error::invalid(
+                "mmap",
+                "length",
+                length,
+                "a mapping has at least one byte, and its pages have to be addressable",
+            )
+        })?;
+        Self::map(whole, size.flags()).map_err(|error| size.mapping_error(&error, whole))
+    }
+
+    fn map(length: usize, flags: c_int) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let data = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         if data == libc::MAP_FAILED {

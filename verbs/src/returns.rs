@@ -15,7 +15,8 @@ use crate::error::Error;
 pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
-    fn last() -> Self {
+    /// What the last call that failed has set.
+    pub(crate) fn last() -> Self {
         Self(io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 

@@ -9,8 +9,10 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
-use super::{Inner, MemoryRegion};
+use super::MemoryRegion;
+use super::inner::{Inner, Place};
 use crate::access_flags::AccessFlags;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -49,6 +51,9 @@ impl<B> From<RegisterError<B>> for Error {
 impl ProtectionDomain {
     /// `ibv_reg_mr`: registers a buffer, so that the device may use its memory as `access` allows.
     ///
+    /// With [`ZERO_BASED`](AccessFlags::ZERO_BASED) the region's addresses, for the device and for peers, begin at 0; otherwise they are
+    /// those of the memory.
+    ///
     /// # Errors
     ///
     /// The buffer comes back with the error:
@@ -57,35 +62,71 @@ impl ProtectionDomain {
     ///   write to a buffer that is read-only.
     /// * `ENOMEM`: more memory would be locked than `RLIMIT_MEMLOCK` allows, or the device has no more regions.
     /// * `EFAULT`: the memory is not mapped, or is mapped read-only and `access` asks for writing.
-    /// * `EOPNOTSUPP`, as [`Error::Unsupported`], or `EINVAL`: the device does not know a flag of `access`.
+    /// * `EOPNOTSUPP`, as [`Error::Unsupported`], or `EINVAL`: the device does not know a flag of `access`, on-demand paging for example.
     ///
     /// # References
     ///
     /// [ibv_reg_mr(3)](https://man7.org/linux/man-pages/man3/ibv_reg_mr.3.html); InfiniBand Architecture Specification,
     /// volume 1, chapter 10.6.
     #[doc(alias = "ibv_reg_mr")]
+    #[doc(alias = "on-demand paging")]
     pub fn register<B: Buffer>(&self, buffer: B, access: AccessFlags) -> Result<MemoryRegion<B>, RegisterError<B>> {
+        let iova = access.contains(AccessFlags::ZERO_BASED).then_some(0);
+        self.register_buffer(buffer, access, iova)
+    }
+
+    /// `ibv_reg_mr_iova`: registers a buffer whose addresses, for the device and for peers, begin at `iova`, wherever the memory is.
+    ///
+    /// A peer can so keep an address that does not change when the buffer is another one. The slices of the region carry these addresses;
+    /// the program's own offsets are what they always are.
+    ///
+    /// # Errors
+    ///
+    /// The buffer comes back with the error: as those of [`register`](Self::register), and
+    ///
+    /// * [`Error::InvalidArgument`]: the addresses would run past the end of the address space, or `access` has
+    ///   [`ZERO_BASED`](AccessFlags::ZERO_BASED) and `iova` is not 0.
+    /// * `EINVAL`: `iova` does not lie at the same offset in its page as the memory. A [`Mapping`](crate::Mapping) begins at a page.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use verbs::{AccessFlags, Mapping, ProtectionDomain};
+    /// # fn example(pd: &ProtectionDomain) -> Result<(), Box<dyn std::error::Error>> {
+    /// let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    /// let region = pd.register_with_iova(Mapping::new(1 << 20)?, access, 0x10_0000)?;
+    /// assert_eq!(region.remote_slice(64..128)?.address(), 0x10_0040);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # References
+    ///
+    /// [ibv_reg_mr(3)](https://man7.org/linux/man-pages/man3/ibv_reg_mr.3.html)
+    #[doc(alias = "ibv_reg_mr_iova")]
+    #[doc(alias = "ibv_reg_mr_iova2")]
+    pub fn register_with_iova<B: Buffer>(
+        &self,
+        buffer: B,
+        access: AccessFlags,
+        iova: u64,
+    ) -> Result<MemoryRegion<B>, RegisterError<B>> {
+        self.register_buffer(buffer, access, Some(iova))
+    }
+
+    fn register_buffer<B: Buffer>(
+        &self,
+        buffer: B,
+        access: AccessFlags,
+        iova: Option<u64>,
+    ) -> Result<MemoryRegion<B>, RegisterError<B>> {
         if let Err(error) = access.check_for_memory(B::WRITABLE) {
             return Err(RegisterError { buffer, error });
         }
         let (data, elements, rest) = buffer.into_raw_parts();
-        let length = elements * size_of::<B::Element>();
-        let registered = if length == 0 {
-            Err(Error::invalid("ibv_reg_mr", "the length of the buffer", 0, "a region has at least one byte"))
-        } else {
-            let access = access.bits() as c_int;
-            // SAFETY: the domain is alive; the buffer stays valid and unmoved until it is deregistered, as `Buffer` says.
-            null_and_errno(unsafe { ffi::ibv_reg_mr(self.as_raw(), data.as_ptr().cast(), length, access) })
-                .map_err(|errno| registration_error(errno, length, access))
-        };
-        match registered {
-            Ok(mr) => {
-                // SAFETY: libibverbs returned the region just now, and its keys do not change.
-                let (lkey, rkey) = unsafe { (mr.as_ref().lkey, mr.as_ref().rkey) };
-                let rest = Some(rest);
-                let inner = Inner { mr, data, elements, rest, access, lkey, rkey, pd: self.clone() };
-                Ok(inner.into())
-            }
+        let place = Place::of(data, elements, iova);
+        match register_place(self, &place, access, iova) {
+            // SAFETY: the region was registered just now, and is of the buffer's memory.
+            Ok(mr) => Ok(unsafe { Inner::new(mr, (data, elements, rest), place, access, self) }.into()),
             Err(error) => {
                 // SAFETY: these are the buffer's parts, and its memory was not registered.
                 let buffer = unsafe { B::from_raw_parts(data, elements, rest) };
@@ -95,8 +136,54 @@ impl ProtectionDomain {
     }
 }
 
+/// Registers memory that is valid and stays where it is; `iova` is where it begins for the device, if not where it is.
+pub(super) fn register_place(
+    pd: &ProtectionDomain,
+    place: &Place,
+    access: AccessFlags,
+    iova: Option<u64>,
+) -> Result<NonNull<ffi::ibv_mr>> {
+    let verb = if iova.is_some() { "ibv_reg_mr_iova" } else { "ibv_reg_mr" };
+    if place.length == 0 {
+        return Err(Error::invalid(verb, "the length of the buffer", 0, "a region has at least one byte"));
+    }
+    check_iova(verb, place.address, place.length, access)?;
+    let data = place.data.as_ptr().cast();
+    let register = |access: AccessFlags| {
+        let bits = access.bits() as c_int;
+        // SAFETY: the domain is alive; the memory is valid, and stays so until it is deregistered.
+        null_and_errno(unsafe {
+            match iova {
+                None => ffi::ibv_reg_mr(pd.as_raw(), data, place.length, bits),
+                Some(iova) => ffi::ibv_reg_mr_iova(pd.as_raw(), data, place.length, iova, bits),
+            }
+        })
+    };
+    let registered = match register(access) {
+        // A device that does not know the flag (rxe of kernel 6.12) does as well with the iova, which says the same.
+        Err(Errno(libc::EOPNOTSUPP | libc::EINVAL)) if access.contains(AccessFlags::ZERO_BASED) => {
+            register(access - AccessFlags::ZERO_BASED)
+        }
+        registered => registered,
+    };
+    registered.map_err(|errno| registration_error(errno, verb, place, access))
+}
+
+/// Checks where the addresses of a region begin for the device.
+pub(super) fn check_iova(verb: &'static str, iova: u64, length: usize, access: AccessFlags) -> Result<()> {
+    let invalid = |rule: &str| Err(Error::invalid(verb, "iova", format_args!("{iova:#x}"), rule));
+    if iova.checked_add(length as u64).is_none() {
+        return invalid("the region's addresses would run past the end of the address space");
+    }
+    if access.contains(AccessFlags::ZERO_BASED) && iova != 0 {
+        return invalid("the addresses of a region with ZERO_BASED begin at 0");
+    }
+    Ok(())
+}
+
 #[cold]
-fn registration_error(errno: Errno, length: usize, access: c_int) -> Error {
+fn registration_error(errno: Errno, verb: &'static str, place: &Place, access: AccessFlags) -> Error {
+    let (data, address) = (place.data.as_ptr() as u64, place.address);
     let remedy = match errno.0 {
         libc::ENOMEM => format!(
             "this process may lock {} (RLIMIT_MEMLOCK): raise it with `ulimit -l`, in /etc/security/limits.conf, or with \
@@ -104,11 +191,23 @@ fn registration_error(errno: Errno, length: usize, access: c_int) -> Error {
             locked_memory_limit()
         ),
         libc::EFAULT => "the memory is not mapped, or is read-only while the access flags ask for writing".to_owned(),
+        libc::EINVAL if (data ^ address) % page_size() != 0 => {
+            format!("the memory, at {data:#x}, and the iova must lie at the same offset in their pages")
+        }
         libc::EINVAL => "the device does not know one of the access flags, or the range is too large".to_owned(),
         _ => String::new(),
     };
-    let access = AccessFlags::from_bits_retain(access as u32);
-    errno.with_remedy("ibv_reg_mr", format_args!("{length} bytes, {access:?}"), remedy)
+    let length = place.length;
+    if data == address {
+        errno.with_remedy(verb, format_args!("{length} bytes, {access:?}"), remedy)
+    } else {
+        errno.with_remedy(verb, format_args!("{length} bytes, {access:?}, iova {address:#x}"), remedy)
+    }
+}
+
+fn page_size() -> u64 {
+    // SAFETY: the call has no preconditions.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// The soft limit on locked memory, in words.

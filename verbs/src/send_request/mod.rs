@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_request_has_what_its_operation_needs_in_the_order_of_the_wire() {
-        let slices = [LocalSlice::new(ptr::without_provenance(0x1000), 64, 7).unwrap(); 2];
+        let slices = [LocalSlice::new(0x1000, 64, 7).unwrap(); 2];
         let remote = RemoteSlice::new(0x2000, 64, 9).unwrap();
         let request: SendRequest<'_, Rc> =
             SendRequest::rdma_write_with_imm(5, &slices, remote, 0x1122_3344).signaled().fenced();

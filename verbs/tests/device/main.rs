@@ -18,6 +18,7 @@ mod modify;
 mod multicast;
 mod questions;
 mod queue_pair;
+mod registration;
 mod shared_receive_queue;
 mod traffic;
 mod unreliable_connection;

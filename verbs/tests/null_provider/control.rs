@@ -1,4 +1,4 @@
-//! Domains, regions, channels, completion queues and queue pairs: the functions that libibverbs exports.
+//! Domains, channels, completion queues and queue pairs: the functions that libibverbs exports.
 //!
 //! # Safety
 //!
@@ -17,7 +17,7 @@ use super::device::shared;
 use super::events::settle;
 use super::extended::Building;
 use super::plain::{self, Ring, Stage};
-use super::state::{Kind, Queue, RegisteredRange, Slots, State, set_errno};
+use super::state::{Kind, Queue, Slots, State, set_errno};
 
 /// A completion queue, and what the plain data path needs of it.
 #[repr(C)]
@@ -81,54 +81,6 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ffi::ibv_pd) -> c_int {
     // SAFETY: the domain is one of ours.
     let mut state = unsafe { shared((*pd).context) }.lock();
     destroy(&mut state, "ibv_dealloc_pd", Kind::Domain, pd as usize).err().unwrap_or(0)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_reg_mr_iova2(
-    pd: *mut ffi::ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    _iova: u64,
-    _access: c_uint,
-) -> *mut ffi::ibv_mr {
-    // SAFETY: the domain is one of ours.
-    let (context, domain) = unsafe { ((*pd).context, (*pd).handle) };
-    // SAFETY: as above.
-    let mut state = unsafe { shared(context) }.lock();
-    if !may_make(&mut state, "ibv_reg_mr", &[(Kind::Domain, pd as usize)]) {
-        return ptr::null_mut();
-    }
-    let handle = state.number();
-    let (lkey, rkey) = (0x1000 + handle, 0x2000_0000 + handle);
-    let range = RegisteredRange { address: addr as u64, length: length as u64, domain };
-    state.regions.insert(lkey, range);
-    let mr = state.keep(ffi::ibv_mr { context, pd, addr, length, handle, lkey, rkey });
-    state.add(Kind::Region, mr as usize, &[pd as usize]);
-    mr
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_reg_mr(
-    pd: *mut ffi::ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    access: c_int,
-) -> *mut ffi::ibv_mr {
-    // SAFETY: the arguments are this function's.
-    unsafe { ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as c_uint) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_dereg_mr(mr: *mut ffi::ibv_mr) -> c_int {
-    // SAFETY: the region is one of ours.
-    let (mut state, lkey) = unsafe { (shared((*mr).context).lock(), (*mr).lkey) };
-    match destroy(&mut state, "ibv_dereg_mr", Kind::Region, mr as usize) {
-        Ok(()) => {
-            state.regions.remove(&lkey);
-            0
-        }
-        Err(code) => code,
-    }
 }
 
 #[unsafe(no_mangle)]

@@ -14,7 +14,10 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, set_errno};
-use super::{DataPath, checked, completion_queue, domains, extended, extended_queue, plain, questions, srq};
+use super::{
+    DataPath, checked, completion_queue, device_memory, domains, extended, extended_queue, plain, questions, regions,
+    srq,
+};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -154,6 +157,8 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
     completion_queue::install(&mut verbs);
     domains::install(&mut verbs);
     questions::install(&mut verbs);
+    regions::install(&mut verbs);
+    device_memory::install(&mut verbs);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.

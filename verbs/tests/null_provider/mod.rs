@@ -21,6 +21,7 @@ mod checked_extended;
 mod completion_queue;
 mod control;
 mod device;
+mod device_memory;
 mod domains;
 mod events;
 mod extended;
@@ -28,6 +29,7 @@ mod extended_cq;
 mod extended_queue;
 mod plain;
 mod questions;
+mod regions;
 mod srq;
 mod state;
 
@@ -135,6 +137,16 @@ impl NullProvider {
     /// After how many completions, and after how many microseconds, the queue behind `cq` tells of them.
     pub(crate) fn moderation(&self, cq: &verbs::CompletionQueue) -> (u16, u16) {
         self.shared.lock().queues[&(cq.as_raw() as usize)].moderation
+    }
+
+    /// The advice that was given last: which, its flags, and on how many bytes.
+    pub(crate) fn advice(&self) -> Option<(u32, u32, u64)> {
+        self.shared.lock().advice
+    }
+
+    /// The rights with which the region of a local key was registered.
+    pub(crate) fn access(&self, lkey: u32) -> verbs::AccessFlags {
+        verbs::AccessFlags::from_bits_retain(self.shared.lock().regions[&lkey].access)
     }
 
     /// An asynchronous event of `element` happens: the address of an object, or the number of a port.

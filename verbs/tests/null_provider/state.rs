@@ -32,6 +32,7 @@ pub(crate) enum Kind {
     SharedReceiveQueue,
     ThreadDomain,
     AddressHandle,
+    DeviceMemory,
 }
 
 /// How a call fails.
@@ -115,9 +116,12 @@ pub(super) struct Slots {
     pub(super) groups: Vec<([u8; 16], u16)>,
 }
 
+/// A region, by its local key.
 pub(super) struct RegisteredRange {
+    /// Where the device finds it.
     pub(super) address: u64,
     pub(super) length: u64,
+    pub(super) access: u32,
     /// The handle of its domain.
     pub(super) domain: u32,
 }
@@ -142,6 +146,8 @@ pub(super) struct State {
     pub(super) shared_queues: HashMap<usize, SharedQueue>,
     /// By their local keys.
     pub(super) regions: HashMap<u32, RegisteredRange>,
+    /// The advice that was given last: which, its flags, and on how many bytes.
+    pub(super) advice: Option<(u32, u32, u64)>,
     /// The queues of which each channel has an event.
     pub(super) events: HashMap<usize, VecDeque<usize>>,
     pub(super) async_events: AsyncEvents,
@@ -206,6 +212,16 @@ impl State {
         };
         self.violations.push(format!("{verb}: the {kind:?} {problem}"));
         false
+    }
+
+    /// An object has another parent.
+    pub(super) fn move_to(&mut self, address: usize, parent: usize) {
+        let object = self.objects.get_mut(&address).expect("checked before");
+        let before = std::mem::replace(&mut object.parents, vec![parent]);
+        self.objects.get_mut(&parent).expect("checked before").users += 1;
+        for parent in before {
+            self.objects.get_mut(&parent).expect("was added").users -= 1;
+        }
     }
 
     /// An object is destroyed. `false`: it cannot be.

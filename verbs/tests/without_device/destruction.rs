@@ -1,13 +1,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use verbs::*;
 
-use crate::null_provider::{Fault, Kind, NullProvider};
-use crate::{Bench, ERRNOS, connect, take_event};
+use crate::null_provider::{Kind, NullProvider};
+use crate::{Bench, connect, take_event};
 
 /// A handle of each kind, with what a program would leave behind: completions, an event that nobody has taken, and one that
 /// was taken and not acked, and an asynchronous one.
@@ -48,7 +45,7 @@ fn handles(provider: &NullProvider) -> Vec<Option<Box<dyn Any>>> {
 }
 
 /// Calls `with` with each order of the numbers below `count`.
-fn each_order(count: usize, with: &mut impl FnMut(&[usize])) {
+pub(crate) fn each_order(count: usize, with: &mut impl FnMut(&[usize])) {
     fn extend(order: &mut Vec<usize>, count: usize, with: &mut impl FnMut(&[usize])) {
         if order.len() == count {
             return with(order);
@@ -113,77 +110,6 @@ fn what_was_dropped_is_gone_as_soon_as_nothing_needs_it() {
     assert_eq!((provider.live(Kind::Channel), provider.live(Kind::Domain)), (0, 1));
     drop(region);
     provider.assert_clean();
-}
-
-/// A buffer that counts how often it was given back.
-struct Counted {
-    bytes: Box<[u8]>,
-    given_back: Arc<AtomicUsize>,
-}
-
-// SAFETY: a slice that was boxed stays where it is, and the parts make up the box.
-unsafe impl Buffer for Counted {
-    type Element = u8;
-    type Rest = Arc<AtomicUsize>;
-    const WRITABLE: bool = true;
-
-    fn into_raw_parts(self) -> (NonNull<u8>, usize, Self::Rest) {
-        let (data, length, ()) = self.bytes.into_raw_parts();
-        (data, length, self.given_back)
-    }
-
-    unsafe fn from_raw_parts(data: NonNull<u8>, length: usize, given_back: Self::Rest) -> Self {
-        given_back.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller passes the parts of the box.
-        let bytes = unsafe { Box::from_raw_parts(data, length, ()) };
-        Self { bytes, given_back }
-    }
-}
-
-fn counted(pd: &ProtectionDomain) -> (MemoryRegion<Counted>, Arc<AtomicUsize>) {
-    let given_back = Arc::new(AtomicUsize::new(0));
-    let buffer = Counted { bytes: vec![7; 64].into(), given_back: given_back.clone() };
-    (pd.register(buffer, AccessFlags::LOCAL_WRITE).unwrap(), given_back)
-}
-
-#[test]
-fn a_region_that_cannot_be_deregistered_comes_back_and_keeps_its_buffer() {
-    let bench = Bench::new();
-    let (mut region, given_back) = counted(&bench.pd);
-    for errno in ERRNOS {
-        bench.provider.fail("ibv_dereg_mr", errno);
-        let (same, error) = region.deregister().map(drop).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(errno));
-        assert!(error.to_string().contains("ibv_dereg_mr"), "{error}");
-        assert_eq!(given_back.load(Ordering::Relaxed), 0);
-        region = same;
-    }
-    assert_eq!(*region.deregister().unwrap().bytes, [7; 64]);
-    assert_eq!(given_back.load(Ordering::Relaxed), 1);
-}
-
-#[test]
-fn a_buffer_whose_region_is_dropped_and_cannot_be_deregistered_is_leaked_and_not_freed() {
-    let bench = Bench::new();
-    for fault in [Fault { errno: libc::EBUSY, returns: None }, Fault { errno: libc::EIO, returns: Some(-1) }] {
-        let (region, given_back) = counted(&bench.pd);
-        let address = region.as_ptr();
-        bench.provider.fault("ibv_dereg_mr", fault);
-        drop(region);
-        assert_eq!(given_back.load(Ordering::Relaxed), 0);
-        // SAFETY: the memory was leaked: nobody frees it, and nobody uses it.
-        unsafe {
-            assert_eq!(std::slice::from_raw_parts(address, 64), [7; 64]);
-            drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(address, 64)));
-        }
-    }
-    // The two registrations are still there, so the domain cannot be freed.
-    assert_eq!(bench.provider.live(Kind::Region), 3);
-    let Bench { qp, region, cq, pd, context, provider } = bench;
-    drop((qp, region, cq));
-    drop((pd, context));
-    assert!(provider.take_violations().iter().all(|violation| violation.contains("is used by")));
-    provider.forget_what_is_left();
 }
 
 #[test]
