@@ -45,6 +45,22 @@ impl AccessFlags {
         }
         Ok(())
     }
+
+    /// Checks the rules for a memory window that is bound to a region with the rights `region`.
+    pub(crate) fn check_for_window(self, region: Self) -> Result<()> {
+        const NEED_LOCAL_WRITE: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_ATOMIC);
+        let invalid = |rule: &str| Err(Error::invalid("ibv_bind_mw", "access", format!("{self:?}"), rule));
+        if !region.contains(Self::MW_BIND) {
+            return invalid("the region was registered without MW_BIND");
+        }
+        if !(Self::REMOTE | Self::ZERO_BASED).contains(self) {
+            return invalid("a window gives remote rights only, and may be ZERO_BASED");
+        }
+        if self.intersects(NEED_LOCAL_WRITE) && !region.contains(Self::LOCAL_WRITE) {
+            return invalid("REMOTE_WRITE and REMOTE_ATOMIC need a region with LOCAL_WRITE");
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +78,18 @@ mod tests {
             flags.check_for_memory(true).unwrap();
             flags.check_for_memory(false).unwrap();
         }
+    }
+
+    #[test]
+    fn a_window_gives_remote_rights_that_its_region_can_bear() {
+        let error = |window: AccessFlags, region| window.check_for_window(region).unwrap_err().to_string();
+        let bind = AccessFlags::MW_BIND;
+        assert!(error(AccessFlags::REMOTE_READ, AccessFlags::REMOTE).contains("without MW_BIND"));
+        assert!(error(AccessFlags::LOCAL_WRITE, bind | AccessFlags::LOCAL_WRITE).contains("remote rights only"));
+        for write in [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC] {
+            assert!(error(write, bind).contains("need a region with LOCAL_WRITE"));
+            (write | AccessFlags::ZERO_BASED).check_for_window(bind | AccessFlags::LOCAL_WRITE).unwrap();
+        }
+        AccessFlags::REMOTE_READ.check_for_window(bind).unwrap();
     }
 }

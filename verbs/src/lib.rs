@@ -71,6 +71,7 @@
 //! | memory of another device | [`ProtectionDomain::register_dma_buf`] |
 //! | memory on the device | [`DeviceMemory`] |
 //! | nothing at all, or everything | [`NullMemory`], [`AddressSpace`] |
+//! | part of a region, for a while, for a peer | a [`MemoryWindow`] |
 //!
 //! # Ways to post
 //!
@@ -131,6 +132,7 @@ mod local_slice;
 mod local_slice_mut;
 mod mapping;
 mod memory_region;
+mod memory_window;
 mod object_id;
 mod open_enum;
 mod parent_domain;
@@ -201,6 +203,7 @@ pub use mapping::Mapping;
 pub use memory_region::{
     AddressSpace, DmaBuf, Memory, MemoryRegion, NullMemory, RegisterError, ReregisterError, Reregistration, SameMemory,
 };
+pub use memory_window::{BindRequest, MemoryWindow, UnbindRequest, WindowType, WindowType1, WindowType2};
 pub use object_id::ObjectId;
 pub use partition_key::PartitionKey;
 pub use poll_error::PollError;
@@ -254,6 +257,9 @@ mod tests {
         is_send_and_sync::<Reregistration<Vec<u8>>>();
         is_send_and_sync::<ReregisterError<Vec<u8>>>();
         is_send_and_sync::<DeviceMemory>();
+        is_send_and_sync::<MemoryWindow<WindowType1>>();
+        is_send_and_sync::<MemoryWindow<WindowType2>>();
+        is_send_and_sync::<BindRequest>();
         is_send_and_sync::<Mapping>();
         is_send_and_sync::<LocalSlice<'_>>();
         is_send_and_sync::<LocalSliceMut<'_>>();

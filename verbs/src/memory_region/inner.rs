@@ -121,9 +121,20 @@ impl<M: Memory> Drop for Inner<M> {
 }
 
 /// A registration of whatever memory: whoever holds it keeps the region registered.
-pub(crate) trait Registered: Send + Sync {}
+pub(crate) trait Registered: Send + Sync {
+    fn as_raw(&self) -> *mut ffi::ibv_mr;
+    fn protection_domain(&self) -> &ProtectionDomain;
+}
 
-impl<M: Memory + Send + Sync> Registered for Inner<M> {}
+impl<M: Memory + Send + Sync> Registered for Inner<M> {
+    fn as_raw(&self) -> *mut ffi::ibv_mr {
+        self.mr.as_ptr()
+    }
+
+    fn protection_domain(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+}
 
 impl<M: Memory<Parts = M>> MemoryRegion<M> {
     /// A region of memory that the processor does not reach, and that the device finds at `address`.

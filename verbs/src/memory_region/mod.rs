@@ -182,8 +182,8 @@ impl<M: Memory> MemoryRegion<M> {
     ///
     /// The region comes back with the error:
     ///
-    /// * [`Error::Busy`]: a [`HeldSlice`], in a prepared request for example, or a [further region](Self::register_again) of its memory
-    ///   keeps the region.
+    /// * [`Error::Busy`]: a [`HeldSlice`], in a prepared request for example, a [`MemoryWindow`](crate::MemoryWindow) that was bound to it,
+    ///   or a [further region](Self::register_again) of its memory keeps the region.
     /// * `EBUSY`, `EINVAL`: a memory window is bound to it.
     ///
     /// # References
@@ -214,6 +214,14 @@ impl<M: Memory> MemoryRegion<M> {
         self.address
     }
 
+    /// What keeps the region registered.
+    pub(crate) fn registered(&self) -> Arc<dyn Registered>
+    where
+        M: Send + Sync,
+    {
+        self.inner.clone()
+    }
+
     /// The region in libibverbs' terms; valid as long as `self`, and not to be deregistered.
     pub fn as_raw(&self) -> *mut ffi::ibv_mr {
         self.inner.mr.as_ptr()
@@ -223,7 +231,7 @@ impl<M: Memory> MemoryRegion<M> {
 /// The error of a region that others hold.
 #[cold]
 fn busy(verb: &'static str) -> Error {
-    let users = "a HeldSlice (in a prepared request for example), or a further region of the \
+    let users = "a HeldSlice (in a prepared request for example), a memory window that was bound to it, or a further region of the \
                  same memory";
     Error::Busy { verb, object: "memory region", users }
 }

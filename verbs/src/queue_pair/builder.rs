@@ -238,6 +238,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             qp,
             post_recv: receive::function(self.pd.context(), self.srq.is_none()),
             capabilities: cap.into(),
+            windows: Box::default(),
             extended,
             max_datagram: Box::new(AtomicU32::new(u32::MAX)),
             multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),

@@ -32,6 +32,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
 use crate::ffi;
+use crate::memory_window::BoundWindows;
 use crate::object_id::{Identity, ObjectId};
 use crate::protection_domain::ProtectionDomain;
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -80,6 +81,8 @@ pub struct QueuePair<T: Transport> {
     max_datagram: Box<AtomicU32>,
     /// UD: the multicast groups.
     multicast: Option<Arc<Attachments>>,
+    /// The memory windows of type 2 that it has bound.
+    windows: Box<BoundWindows>,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -100,6 +103,7 @@ impl<T: Transport> Drop for QueuePair<T> {
         if let Some(attachments) = &self.multicast {
             attachments.close();
         }
+        self.windows.free(self.qp);
         // SAFETY: the queue pair is alive, and is destroyed only here.
         let _ = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
     }
@@ -146,6 +150,10 @@ impl<T: Transport> QueuePair<T> {
     /// The shared receive queue that the queue pair takes its receives from; `None`: it has a receive queue of its own.
     pub fn shared_receive_queue(&self) -> Option<&SharedReceiveQueue> {
         self.srq.as_ref()
+    }
+
+    pub(crate) fn bound_windows(&self) -> &BoundWindows {
+        &self.windows
     }
 
     /// The queue pair in libibverbs' terms; valid as long as `self`, and not to be destroyed.

@@ -147,7 +147,7 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// The request is valid for this transport, and does not have too much inline data.
     #[inline]
-    unsafe fn post_one_send(&self, wr: *mut ffi::ibv_send_wr) -> Result<(), PostError> {
+    pub(crate) unsafe fn post_one_send(&self, wr: *mut ffi::ibv_send_wr) -> Result<(), PostError> {
         // SAFETY: a request of UD has its address handle.
         if T::DATAGRAM && !unsafe { WorkRequest::is_sendable_datagram(wr, self.limits()) } {
             return Err(self.unfit(wr, 0, 1));

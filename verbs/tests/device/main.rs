@@ -14,6 +14,7 @@ mod extended;
 mod failure;
 mod invalidate;
 mod memory;
+mod memory_window;
 mod modify;
 mod multicast;
 mod questions;

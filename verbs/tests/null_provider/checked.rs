@@ -11,8 +11,8 @@ use std::{mem, ptr};
 use verbs::ffi;
 
 use super::device::shared;
-use super::plain;
 use super::state::{BadWr, Kind, State, Waiting, set_errno};
+use super::{plain, windows};
 
 pub(super) fn install(ops: &mut ffi::ibv_context_ops) {
     ops.post_send = Some(post_send);
@@ -66,6 +66,7 @@ unsafe extern "C" fn post_send(
             if let Err(errno) = take(&mut state, qp, &request, ready) {
                 return refuse(&mut state, errno, first, wr, bad_wr);
             }
+            windows::posted(&mut state, wr);
             wr = (*wr).next;
         }
     }

@@ -16,7 +16,7 @@ use verbs::ffi;
 use super::state::{CURRENT, Kind, Shared, set_errno};
 use super::{
     DataPath, checked, completion_queue, device_memory, domains, extended, extended_queue, plain, questions, regions,
-    srq,
+    srq, windows,
 };
 
 const GIDS: [[u8; 16]; 2] =
@@ -159,6 +159,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
     questions::install(&mut verbs);
     regions::install(&mut verbs);
     device_memory::install(&mut verbs);
+    windows::install(&mut verbs.context.ops);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.

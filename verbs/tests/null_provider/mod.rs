@@ -32,6 +32,7 @@ mod questions;
 mod regions;
 mod srq;
 mod state;
+mod windows;
 
 use std::sync::Arc;
 

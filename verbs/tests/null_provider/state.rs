@@ -32,6 +32,7 @@ pub(crate) enum Kind {
     SharedReceiveQueue,
     ThreadDomain,
     AddressHandle,
+    Window,
     DeviceMemory,
 }
 
@@ -146,6 +147,8 @@ pub(super) struct State {
     pub(super) shared_queues: HashMap<usize, SharedQueue>,
     /// By their local keys.
     pub(super) regions: HashMap<u32, RegisteredRange>,
+    /// The local key of the region that each window is bound to, by the window's handle.
+    pub(super) windows: HashMap<u32, u32>,
     /// The advice that was given last: which, its flags, and on how many bytes.
     pub(super) advice: Option<(u32, u32, u64)>,
     /// The queues of which each channel has an event.

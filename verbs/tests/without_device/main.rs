@@ -15,6 +15,7 @@ mod extended;
 mod inline;
 mod leaks;
 mod memory;
+mod memory_window;
 mod modify;
 mod multicast;
 mod polling;

@@ -1,0 +1,172 @@
+//! Posting the requests that bind memory windows.
+//!
+//! # Safety
+//!
+//! The window, the region and the queue pair are alive and of one context, so one provider's. The region that a window may be bound to is
+//! held by it before the request is posted. Windows are used under their locks.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::sealed::Sealed as _;
+use super::{BindRequest, MemoryWindow, UnbindRequest, WindowType, WindowType1};
+use crate::access_flags::AccessFlags;
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::ffi::ibv_wr_opcode as Opcode;
+use crate::queue_pair::QueuePair;
+use crate::remote_slice::RemoteSlice;
+use crate::returns::zero_or_errno;
+use crate::transport::Rc;
+
+const VERB: &str = "ibv_bind_mw";
+
+impl QueuePair<Rc> {
+    /// `ibv_bind_mw` for a window of type 1, `ibv_post_send` of an `IBV_WR_BIND_MW` for one of type 2: hands a request to bind a window to the
+    /// send queue. Returns the memory as a peer will know it: not to be told to a peer before the completion says success, unless by a SEND
+    /// on this queue pair, which is sent after the window is bound.
+    ///
+    /// The window holds the region. If the completion says that the binding failed, see
+    /// [`restore_rkey`](MemoryWindow::restore_rkey).
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the window, the region and the queue pair are not of one context; the window is of type 1 and to be
+    ///   zero-based; the window [is freed](MemoryWindow::is_freed).
+    /// * `EPERM`: the window's domain is not the region's. (A device tells so by the status
+    ///   [`MEMORY_WINDOW_BIND_ERROR`](crate::WorkCompletionStatus::MEMORY_WINDOW_BIND_ERROR), as it does of a window of type 2 that is bound.)
+    /// * [`Error::Post`]: as those of [`post_send`](Self::post_send).
+    ///
+    /// # References
+    ///
+    /// [ibv_bind_mw(3)](https://man7.org/linux/man-pages/man3/ibv_bind_mw.3.html),
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html); InfiniBand Architecture Specification, volume 1, chapters
+    /// 10.6.7.2 and 11.4.1.1.
+    #[doc(alias = "ibv_bind_mw")]
+    #[doc(alias = "IBV_WR_BIND_MW")]
+    #[doc(alias = "ibv_inc_rkey")]
+    pub fn post_bind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &BindRequest) -> Result<RemoteSlice> {
+        let context = self.protection_domain().context();
+        context.must_be(window.protection_domain().context(), VERB, "mw")?;
+        context.must_be(request.region.protection_domain().context(), VERB, "mr")?;
+        let zero_based = request.access.contains(AccessFlags::ZERO_BASED);
+        if zero_based && K::TYPE == WindowType1::TYPE {
+            let rule = "a window of type 1 cannot be zero-based";
+            return Err(Error::invalid(VERB, "access", format!("{:?}", request.access), rule));
+        }
+        if K::TYPE != WindowType1::TYPE {
+            self.bound_windows().add(&window.handle);
+        }
+        let mut state = window.handle.lock();
+        let mw = state.mw().ok_or_else(freed)?;
+        if !window.regions.iter().any(|region| Arc::ptr_eq(region, &request.region)) {
+            window.regions.push(request.region.clone());
+        }
+        let binding = ffi::ibv_mw_bind_info {
+            mr: request.region.as_raw(),
+            addr: request.address,
+            length: request.length,
+            mw_access_flags: request.access.bits(),
+        };
+        if K::TYPE == WindowType1::TYPE {
+            // SAFETY: the region is alive, and of the window's context.
+            unsafe { self.bind_type_1(mw, request.wr_id, request.flags, binding) }?;
+        } else {
+            let bound_before_by = state.set_bound_by(NonNull::new(self.as_raw()));
+            // SAFETY: the call has no preconditions.
+            let rkey = unsafe { ffi::ibv_inc_rkey(state.rkey()) };
+            let mut wr = work_request(request.wr_id, request.flags, Opcode::IBV_WR_BIND_MW);
+            wr.__bindgen_anon_2.bind_mw.mw = mw.as_ptr();
+            wr.__bindgen_anon_2.bind_mw.rkey = rkey;
+            wr.__bindgen_anon_2.bind_mw.bind_info = binding;
+            // SAFETY: the request is valid: the window and its region are alive.
+            if let Err(error) = unsafe { self.post_one_send(&mut wr) } {
+                if error.accepted() == Some(0) {
+                    state.set_bound_by(bound_before_by);
+                }
+                return Err(error.into());
+            }
+            state.set_rkey(rkey);
+        }
+        let address = if zero_based { 0 } else { request.address };
+        // The region's addresses do not run past the end of the address space.
+        RemoteSlice::new(address, request.length, state.rkey())
+            .ok_or_else(|| Error::invalid(VERB, "length", request.length, "it runs past the end of the address space"))
+    }
+
+    /// `ibv_bind_mw` of no bytes for a window of type 1, `ibv_post_send` of an `IBV_WR_LOCAL_INV` for one of type 2: hands a request to unbind
+    /// a window to the send queue. Once it has completed, [`release`](MemoryWindow::release) lets go of the region.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the window and the queue pair are not of one context, or the window is of type 1 and was not bound,
+    ///   or it [is freed](MemoryWindow::is_freed).
+    /// * [`Error::Post`]: as those of [`post_send`](Self::post_send).
+    ///
+    /// # References
+    ///
+    /// [ibv_bind_mw(3)](https://man7.org/linux/man-pages/man3/ibv_bind_mw.3.html),
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
+    #[doc(alias = "IBV_WR_LOCAL_INV")]
+    pub fn post_unbind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &UnbindRequest) -> Result<()> {
+        self.protection_domain().context().must_be(window.protection_domain().context(), VERB, "mw")?;
+        let state = window.handle.lock();
+        let mw = state.mw().ok_or_else(freed)?;
+        if K::TYPE == WindowType1::TYPE {
+            // Some providers look at the region though it is not to be bound to.
+            let Some(region) = window.regions.last() else {
+                return Err(Error::invalid(VERB, "mw", "a window that was not bound", "there is nothing to unbind"));
+            };
+            let nothing = ffi::ibv_mw_bind_info { mr: region.as_raw(), addr: 0, length: 0, mw_access_flags: 0 };
+            // SAFETY: the region is alive, and of the window's context.
+            return unsafe { self.bind_type_1(mw, request.wr_id, request.flags, nothing) };
+        }
+        let mut wr = work_request(request.wr_id, request.flags, Opcode::IBV_WR_LOCAL_INV);
+        wr.__bindgen_anon_1.invalidate_rkey = state.rkey();
+        // SAFETY: the request is valid.
+        Ok(unsafe { self.post_one_send(&mut wr) }?)
+    }
+
+    /// The provider sets the window's key.
+    ///
+    /// # Safety
+    ///
+    /// The window, which the caller has the lock of, and the region are alive and of the queue pair's context.
+    unsafe fn bind_type_1(
+        &self,
+        mw: NonNull<ffi::ibv_mw>,
+        wr_id: u64,
+        send_flags: u32,
+        bind_info: ffi::ibv_mw_bind_info,
+    ) -> Result<()> {
+        let mut bind = ffi::ibv_mw_bind { wr_id, send_flags, bind_info };
+        // SAFETY: as the caller says.
+        zero_or_errno(unsafe { ffi::ibv_bind_mw(self.as_raw(), mw.as_ptr(), &mut bind) }).map_err(|errno| {
+            let remedy = match errno.0 {
+                libc::EPERM => "the window and the region must be of the same protection domain",
+                libc::ENOMEM => "the send queue is full",
+                libc::EINVAL => "the queue pair must be in RTS",
+                _ => "",
+            };
+            errno.with_remedy(VERB, format_args!("{} bytes at {:#x}", bind_info.length, bind_info.addr), remedy)
+        })
+    }
+}
+
+/// The error of a window that is there no more.
+#[cold]
+fn freed() -> Error {
+    let rule = "it was bound by a queue pair that is gone, and was freed with it; make another";
+    Error::invalid(VERB, "mw", "a window that is freed", rule)
+}
+
+/// A request without a list.
+fn work_request(wr_id: u64, flags: u32, opcode: Opcode) -> ffi::ibv_send_wr {
+    // SAFETY: all zeroes are a valid structure.
+    let mut wr: ffi::ibv_send_wr = unsafe { std::mem::zeroed() };
+    wr.wr_id = wr_id;
+    wr.send_flags = flags;
+    wr.opcode = opcode;
+    wr
+}

@@ -1,0 +1,103 @@
+//! The owner of a memory window, and which windows a queue pair has bound.
+//!
+//! # Safety
+//!
+//! `State::mw` came from `ibv_alloc_mw`, and is there until it is freed, which is done once and under the lock. Its domain is kept by whoever
+//! has the handle, and its key is written to under the lock.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::ffi;
+use crate::returns::{Errno, zero_or_errno};
+
+/// A memory window, until it is freed.
+pub(crate) struct Handle {
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    mw: Option<NonNull<ffi::ibv_mw>>,
+    /// The key that it had when it was freed.
+    last_rkey: u32,
+    /// The queue pair that cannot be destroyed as long as the window is bound.
+    bound_by: Option<NonNull<ffi::ibv_qp>>,
+}
+
+// SAFETY: the window is only passed to libibverbs, and written to under the lock; the queue pair is only compared with.
+unsafe impl Send for State {}
+
+impl Handle {
+    /// # Safety
+    ///
+    /// The window was made just now, and nobody else frees it. The caller keeps its domain until it is freed.
+    pub(super) unsafe fn new(mw: NonNull<ffi::ibv_mw>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { mw: Some(mw), last_rkey: 0, bound_by: None }) })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `None`: it is freed.
+    pub(super) fn mw(&self) -> Option<NonNull<ffi::ibv_mw>> {
+        self.mw
+    }
+
+    pub(super) fn rkey(&self) -> u32 {
+        // SAFETY: the window is there, and we have the lock.
+        self.mw.map_or(self.last_rkey, |mw| unsafe { mw.as_ref().rkey })
+    }
+
+    pub(super) fn set_rkey(&mut self, rkey: u32) {
+        if let Some(mut mw) = self.mw {
+            // SAFETY: the window is there, and we have the lock.
+            unsafe { mw.as_mut().rkey = rkey };
+        }
+    }
+
+    /// Returns what it was before.
+    pub(super) fn set_bound_by(&mut self, qp: Option<NonNull<ffi::ibv_qp>>) -> Option<NonNull<ffi::ibv_qp>> {
+        std::mem::replace(&mut self.bound_by, qp)
+    }
+
+    /// Frees the window if it is not freed, and with that unbinds it. On failure nothing has changed.
+    pub(super) fn free(&mut self) -> Result<(), Errno> {
+        let Some(mw) = self.mw else { return Ok(()) };
+        let last_rkey = self.rkey();
+        // SAFETY: the window is there, and is forgotten once it is freed.
+        zero_or_errno(unsafe { ffi::ibv_dealloc_mw(mw.as_ptr()) })?;
+        *self = Self { mw: None, last_rkey, bound_by: None };
+        Ok(())
+    }
+}
+
+/// The windows of type 2 that a queue pair has bound.
+#[derive(Default)]
+pub(crate) struct BoundWindows {
+    windows: Mutex<Vec<Weak<Handle>>>,
+}
+
+impl BoundWindows {
+    pub(super) fn add(&self, window: &Arc<Handle>) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), Arc::as_ptr(window)));
+        windows.push(Arc::downgrade(window));
+    }
+
+    /// Frees the windows that are still bound by the queue pair, which is about to be destroyed. (A device may refuse to destroy one that
+    /// has windows; rxe hangs for a minute and then goes on with a queue pair that is freed.)
+    pub(crate) fn free(&self, qp: NonNull<ffi::ibv_qp>) {
+        for window in self.windows.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if let Some(window) = window.upgrade() {
+                let mut state = window.lock();
+                if state.bound_by == Some(qp) {
+                    let _ = state.free();
+                }
+            }
+        }
+    }
+}
