@@ -231,8 +231,8 @@ impl<M: Memory> MemoryRegion<M> {
 /// The error of a region that others hold.
 #[cold]
 fn busy(verb: &'static str) -> Error {
-    let users = "a HeldSlice (in a prepared request for example), a memory window that was bound to it, or a further region of the \
-                 same memory";
+    let users = "a HeldSlice (in a prepared request for example), a BindRequest or a memory window that was bound to it, or a \
+                 further region of the same memory";
     Error::Busy { verb, object: "memory region", users }
 }
 

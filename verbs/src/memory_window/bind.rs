@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::sealed::Sealed as _;
 use super::{BindRequest, MemoryWindow, UnbindRequest, WindowType, WindowType1};
@@ -15,14 +14,15 @@ use crate::access_flags::AccessFlags;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::ibv_wr_opcode as Opcode;
+use crate::post_error::PostError;
 use crate::queue_pair::QueuePair;
 use crate::remote_slice::RemoteSlice;
 use crate::returns::zero_or_errno;
-use crate::transport::Rc;
+use crate::transport::Connected;
 
 const VERB: &str = "ibv_bind_mw";
 
-impl QueuePair<Rc> {
+impl<T: Connected> QueuePair<T> {
     /// `ibv_bind_mw` for a window of type 1, `ibv_post_send` of an `IBV_WR_BIND_MW` for one of type 2: hands a request to bind a window to the
     /// send queue. Returns the memory as a peer will know it: not to be told to a peer before the completion says success, unless by a SEND
     /// on this queue pair, which is sent after the window is bound.
@@ -47,55 +47,29 @@ impl QueuePair<Rc> {
     #[doc(alias = "IBV_WR_BIND_MW")]
     #[doc(alias = "ibv_inc_rkey")]
     pub fn post_bind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &BindRequest) -> Result<RemoteSlice> {
-        let context = self.protection_domain().context();
-        context.must_be(window.protection_domain().context(), VERB, "mw")?;
-        context.must_be(request.region.protection_domain().context(), VERB, "mr")?;
-        let zero_based = request.access.contains(AccessFlags::ZERO_BASED);
-        if zero_based && K::TYPE == WindowType1::TYPE {
-            let rule = "a window of type 1 cannot be zero-based";
-            return Err(Error::invalid(VERB, "access", format!("{:?}", request.access), rule));
-        }
-        if K::TYPE != WindowType1::TYPE {
-            self.bound_windows().add(&window.handle);
-        }
-        let mut state = window.handle.lock();
-        let mw = state.mw().ok_or_else(freed)?;
-        if !window.regions.iter().any(|region| Arc::ptr_eq(region, &request.region)) {
-            window.regions.push(request.region.clone());
-        }
-        let binding = ffi::ibv_mw_bind_info {
-            mr: request.region.as_raw(),
-            addr: request.address,
-            length: request.length,
-            mw_access_flags: request.access.bits(),
-        };
+        check(self, window, request)?;
         if K::TYPE == WindowType1::TYPE {
+            window.hold(&request.region);
+            let state = window.handle.lock();
             // SAFETY: the region is alive, and of the window's context.
-            unsafe { self.bind_type_1(mw, request.wr_id, request.flags, binding) }?;
-        } else {
-            let bound_before_by = state.set_bound_by(NonNull::new(self.as_raw()));
-            // SAFETY: the call has no preconditions.
-            let rkey = unsafe { ffi::ibv_inc_rkey(state.rkey()) };
-            let mut wr = work_request(request.wr_id, request.flags, Opcode::IBV_WR_BIND_MW);
+            unsafe { self.bind_type_1(state.mw().ok_or_else(freed)?, request.wr_id, request.flags, request.info()) }?;
+            return request.told(state.rkey());
+        }
+        bind_type_2(self, window, request, |mw, rkey| {
+            // SAFETY: all zeroes are a valid structure.
+            let mut wr: ffi::ibv_send_wr = unsafe { std::mem::zeroed() };
+            wr.wr_id = request.wr_id;
+            wr.send_flags = request.flags;
+            wr.opcode = Opcode::IBV_WR_BIND_MW;
             wr.__bindgen_anon_2.bind_mw.mw = mw.as_ptr();
             wr.__bindgen_anon_2.bind_mw.rkey = rkey;
-            wr.__bindgen_anon_2.bind_mw.bind_info = binding;
+            wr.__bindgen_anon_2.bind_mw.bind_info = request.info();
             // SAFETY: the request is valid: the window and its region are alive.
-            if let Err(error) = unsafe { self.post_one_send(&mut wr) } {
-                if error.accepted() == Some(0) {
-                    state.set_bound_by(bound_before_by);
-                }
-                return Err(error.into());
-            }
-            state.set_rkey(rkey);
-        }
-        let address = if zero_based { 0 } else { request.address };
-        // The region's addresses do not run past the end of the address space.
-        RemoteSlice::new(address, request.length, state.rkey())
-            .ok_or_else(|| Error::invalid(VERB, "length", request.length, "it runs past the end of the address space"))
+            unsafe { self.post_one_send(&mut wr) }
+        })
     }
 
-    /// `ibv_bind_mw` of no bytes for a window of type 1, `ibv_post_send` of an `IBV_WR_LOCAL_INV` for one of type 2: hands a request to unbind
+    /// `ibv_bind_mw` of no bytes for a window of type 1, [`local_invalidate`](crate::SendRequest::local_invalidate) for one of type 2: hands a request to unbind
     /// a window to the send queue. Once it has completed, [`release`](MemoryWindow::release) lets go of the region.
     ///
     /// # Errors
@@ -108,7 +82,6 @@ impl QueuePair<Rc> {
     ///
     /// [ibv_bind_mw(3)](https://man7.org/linux/man-pages/man3/ibv_bind_mw.3.html),
     /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
-    #[doc(alias = "IBV_WR_LOCAL_INV")]
     pub fn post_unbind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &UnbindRequest) -> Result<()> {
         self.protection_domain().context().must_be(window.protection_domain().context(), VERB, "mw")?;
         let state = window.handle.lock();
@@ -122,10 +95,7 @@ impl QueuePair<Rc> {
             // SAFETY: the region is alive, and of the window's context.
             return unsafe { self.bind_type_1(mw, request.wr_id, request.flags, nothing) };
         }
-        let mut wr = work_request(request.wr_id, request.flags, Opcode::IBV_WR_LOCAL_INV);
-        wr.__bindgen_anon_1.invalidate_rkey = state.rkey();
-        // SAFETY: the request is valid.
-        Ok(unsafe { self.post_one_send(&mut wr) }?)
+        Ok(self.post_send(&request.invalidation(state.rkey()))?)
     }
 
     /// The provider sets the window's key.
@@ -154,19 +124,49 @@ impl QueuePair<Rc> {
     }
 }
 
-/// The error of a window that is there no more.
-#[cold]
-fn freed() -> Error {
-    let rule = "it was bound by a queue pair that is gone, and was freed with it; make another";
-    Error::invalid(VERB, "mw", "a window that is freed", rule)
+/// Checks what a provider relies on, and what not every one looks at.
+pub(super) fn check<T: Connected, K: WindowType>(
+    qp: &QueuePair<T>,
+    window: &MemoryWindow<K>,
+    request: &BindRequest,
+) -> Result<()> {
+    let context = qp.protection_domain().context();
+    context.must_be(window.protection_domain().context(), VERB, "mw")?;
+    context.must_be(request.region.protection_domain().context(), VERB, "mr")?;
+    if request.access.contains(AccessFlags::ZERO_BASED) && K::TYPE == WindowType1::TYPE {
+        let rule = "a window of type 1 cannot be zero-based";
+        return Err(Error::invalid(VERB, "access", format!("{:?}", request.access), rule));
+    }
+    Ok(())
 }
 
-/// A request without a list.
-fn work_request(wr_id: u64, flags: u32, opcode: Opcode) -> ffi::ibv_send_wr {
-    // SAFETY: all zeroes are a valid structure.
-    let mut wr: ffi::ibv_send_wr = unsafe { std::mem::zeroed() };
-    wr.wr_id = wr_id;
-    wr.send_flags = flags;
-    wr.opcode = opcode;
-    wr
+/// Has a request posted that binds a window of type 2 to a region, under a new key.
+pub(super) fn bind_type_2<T: Connected, K: WindowType>(
+    qp: &QueuePair<T>,
+    window: &mut MemoryWindow<K>,
+    request: &BindRequest,
+    post: impl FnOnce(NonNull<ffi::ibv_mw>, u32) -> Result<(), PostError>,
+) -> Result<RemoteSlice> {
+    window.hold(&request.region);
+    qp.bound_windows().add(&window.handle);
+    let mut state = window.handle.lock();
+    let mw = state.mw().ok_or_else(freed)?;
+    let bound_before_by = state.set_bound_by(NonNull::new(qp.as_raw()));
+    // SAFETY: the call has no preconditions.
+    let rkey = unsafe { ffi::ibv_inc_rkey(state.rkey()) };
+    if let Err(error) = post(mw, rkey) {
+        if error.accepted() == Some(0) {
+            state.set_bound_by(bound_before_by);
+        }
+        return Err(error.into());
+    }
+    state.set_rkey(rkey);
+    request.told(rkey)
+}
+
+/// The error of a window that is there no more.
+#[cold]
+pub(super) fn freed() -> Error {
+    let rule = "it was bound by a queue pair that is gone, and was freed with it; make another";
+    Error::invalid(VERB, "mw", "a window that is freed", rule)
 }

@@ -6,6 +6,7 @@
 //! has the handle, and its key is written to under the lock.
 #![allow(unsafe_code)]
 
+use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -78,25 +79,35 @@ impl State {
 /// The windows of type 2 that a queue pair has bound.
 #[derive(Default)]
 pub(crate) struct BoundWindows {
-    windows: Mutex<Vec<Weak<Handle>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By their addresses, which are not used again as long as they are known.
+    windows: HashMap<usize, Weak<Handle>>,
+    /// How many there may be before those that are gone are looked for.
+    room: usize,
 }
 
 impl BoundWindows {
     pub(super) fn add(&self, window: &Arc<Handle>) {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), Arc::as_ptr(window)));
-        windows.push(Arc::downgrade(window));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.windows.len() >= known.room {
+            known.windows.retain(|_, window| window.strong_count() > 0);
+            known.room = 2 * known.windows.len() + 8;
+        }
+        known.windows.entry(Arc::as_ptr(window).addr()).or_insert_with(|| Arc::downgrade(window));
     }
 
     /// Frees the windows that are still bound by the queue pair, which is about to be destroyed. (A device may refuse to destroy one that
     /// has windows; rxe hangs for a minute and then goes on with a queue pair that is freed.)
     pub(crate) fn free(&self, qp: NonNull<ffi::ibv_qp>) {
-        for window in self.windows.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            if let Some(window) = window.upgrade() {
-                let mut state = window.lock();
-                if state.bound_by == Some(qp) {
-                    let _ = state.free();
-                }
+        let windows = std::mem::take(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner).windows);
+        for window in windows.into_values().filter_map(|window| window.upgrade()) {
+            let mut state = window.lock();
+            if state.bound_by == Some(qp) {
+                let _ = state.free();
             }
         }
     }

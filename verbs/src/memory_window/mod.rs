@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod bind;
+mod bind_extended;
 mod handle;
 mod request;
 
@@ -163,6 +164,13 @@ impl<K: WindowType> MemoryWindow<K> {
     pub fn release(&mut self) {
         self.regions.clear();
         self.handle.lock().set_bound_by(None);
+    }
+
+    /// Holds a region that the window is about to be bound to.
+    fn hold(&mut self, region: &Arc<dyn Registered>) {
+        if !self.regions.iter().any(|held| Arc::ptr_eq(held, region)) {
+            self.regions.push(region.clone());
+        }
     }
 
     /// Whether the window is there no more: it was bound by a queue pair that is gone. It cannot be bound again.

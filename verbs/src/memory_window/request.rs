@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use crate::access_flags::AccessFlags;
 use crate::error::{Error, Result};
+use crate::ffi;
 use crate::ffi::ibv_send_flags as Flags;
 use crate::memory_region::{Memory, MemoryRegion, Registered};
 use crate::range::resolve;
+use crate::remote_slice::RemoteSlice;
+use crate::send_request::SendRequest;
+use crate::transport::Connected;
 
 const VERB: &str = "ibv_bind_mw";
 
@@ -69,6 +73,25 @@ impl BindRequest {
     }
 }
 
+impl BindRequest {
+    pub(super) fn info(&self) -> ffi::ibv_mw_bind_info {
+        ffi::ibv_mw_bind_info {
+            mr: self.region.as_raw(),
+            addr: self.address,
+            length: self.length,
+            mw_access_flags: self.access.bits(),
+        }
+    }
+
+    /// The memory as a peer will know it.
+    pub(super) fn told(&self, rkey: u32) -> Result<RemoteSlice> {
+        let address = if self.access.contains(AccessFlags::ZERO_BASED) { 0 } else { self.address };
+        // The region's addresses do not run past the end of the address space.
+        RemoteSlice::new(address, self.length, rkey)
+            .ok_or_else(|| Error::invalid(VERB, "length", self.length, "it runs past the end of the address space"))
+    }
+}
+
 impl std::fmt::Debug for BindRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (wr_id, address, length, access) = (self.wr_id, self.address, self.length, self.access);
@@ -88,6 +111,18 @@ pub struct UnbindRequest {
 }
 
 impl UnbindRequest {
+    /// The request that invalidates a key.
+    pub(super) fn invalidation<T: Connected>(&self, rkey: u32) -> SendRequest<'static, T> {
+        let mut request = SendRequest::local_invalidate(self.wr_id, rkey);
+        if self.flags & Flags::IBV_SEND_SIGNALED.0 != 0 {
+            request = request.signaled();
+        }
+        if self.flags & Flags::IBV_SEND_FENCE.0 != 0 {
+            request = request.fenced();
+        }
+        request
+    }
+
     /// `wr_id` is the program's own number; the request's completion carries it.
     pub fn new(wr_id: u64) -> Self {
         Self { wr_id, flags: 0 }

@@ -62,6 +62,7 @@ pub struct QueuePairBuilder<T: Transport> {
     cap: ffi::ibv_qp_cap,
     signal_all: bool,
     extended: Extended,
+    windows: bool,
     transport: PhantomData<T>,
 }
 
@@ -89,6 +90,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             },
             signal_all: false,
             extended: Extended::No,
+            windows: false,
             transport: PhantomData,
         }
     }
@@ -154,6 +156,14 @@ impl<T: Transport> QueuePairBuilder<T> {
         self
     }
 
+    /// The extended interface is to [bind memory windows](crate::ExtendedSend::post_bind) too, which not every provider of it can. Default:
+    /// no.
+    #[doc(alias = "IBV_QP_EX_WITH_BIND_MW")]
+    pub fn extended_memory_windows(mut self) -> Self {
+        self.windows = true;
+        self
+    }
+
     /// `ibv_create_qp`: makes the queue pair, in state RESET. The device may round sizes up;
     /// [`capabilities`](QueuePair::capabilities) tells what it gave.
     ///
@@ -213,12 +223,12 @@ impl<T: Transport> QueuePairBuilder<T> {
         attributes.sq_sig_all = self.signal_all.into();
         attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attributes.pd = self.pd.as_raw();
-        attributes.send_ops_flags = T::SEND_OPERATIONS;
+        attributes.send_ops_flags = T::SEND_OPERATIONS | if self.windows { extended::WINDOW_OPERATIONS } else { 0 };
         // SAFETY: the domain and the queues are alive and of one context.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, self, self.remedy(errno)))?;
         // SAFETY: the queue pair was made just now, with these operations.
-        match unsafe { extended::Extended::new::<T>(qp, &device) } {
+        match unsafe { extended::Extended::new::<T>(qp, self.windows, &device) } {
             Some(extended) => Ok((qp, attributes.cap, extended)),
             None => {
                 // SAFETY: the queue pair was made just now, and nobody else knows it.

@@ -30,10 +30,15 @@ use crate::work_request::WorkRequest;
 /// The pieces of inline data that a request of the extended path may have.
 const MAX_INLINE_PIECES: usize = 32;
 
+/// The operation that binds memory windows, for queue pairs that are to have it.
+pub(super) const WINDOW_OPERATIONS: u64 = Ops::IBV_QP_EX_WITH_BIND_MW.0 as u64;
+
 /// The `ibv_qp_ex` of a queue pair.
 #[derive(Clone, Copy)]
 pub(super) struct Extended {
     qp: NonNull<ffi::ibv_qp_ex>,
+    /// Whether it has the [`WINDOW_OPERATIONS`] too.
+    windows: bool,
     /// Whether the provider sends lists of more than one entry as they are. That of rxe takes the first length for each, and of inline
     /// data nothing (until rdma-core 64; which one runs here cannot be told).
     lists: bool,
@@ -44,8 +49,12 @@ impl Extended {
     ///
     /// # Safety
     ///
-    /// The queue pair was created with the operations of `T` and is alive.
-    pub(super) unsafe fn new<T: Transport>(qp: NonNull<ffi::ibv_qp>, device: &DeviceAttributes) -> Option<Self> {
+    /// The queue pair was created with the operations of `T`, and with those for windows if `windows`, and is alive.
+    pub(super) unsafe fn new<T: Transport>(
+        qp: NonNull<ffi::ibv_qp>,
+        windows: bool,
+        device: &DeviceAttributes,
+    ) -> Option<Self> {
         // SAFETY: as the caller says.
         let qp = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
         // SAFETY: as above.
@@ -61,13 +70,14 @@ impl Extended {
             && has(Ops::IBV_QP_EX_WITH_SEND_WITH_INV, table.wr_send_inv.is_some())
             && has(Ops::IBV_QP_EX_WITH_LOCAL_INV, table.wr_local_inv.is_some())
             && (!T::DATAGRAM || table.wr_set_ud_addr.is_some())
+            && (!windows || table.wr_bind_mw.is_some())
             && table.wr_set_sge.is_some()
             && table.wr_set_sge_list.is_some()
             && table.wr_set_inline_data.is_some()
             && table.wr_set_inline_data_list.is_some()
             && table.wr_start.is_some()
             && table.wr_complete.is_some();
-        complete.then(|| Self { qp, lists: !device.is_rxe() })
+        complete.then(|| Self { qp, windows, lists: !device.is_rxe() })
     }
 }
 
@@ -197,6 +207,39 @@ impl<T: Transport> ExtendedSend<'_, T> {
             }
             call!(qp.wr_start());
             build::<T>(qp, wr);
+            call!(qp.wr_complete())
+        };
+        if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }
+    }
+
+    /// The queue pair whose send queue it is.
+    pub(crate) fn queue_pair(&self) -> &QueuePair<T> {
+        self.queue_pair
+    }
+
+    /// Whether the queue pair was made to bind memory windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.extended.windows
+    }
+
+    /// Posts a request that `build` calls the builder of.
+    ///
+    /// # Safety
+    ///
+    /// `build` calls one builder that the queue pair has, whose request has no data, and none of the program's code.
+    pub(crate) unsafe fn post_built(
+        &self,
+        wr_id: u64,
+        flags: u32,
+        build: impl FnOnce(*mut ffi::ibv_qp_ex),
+    ) -> Result<(), PostError> {
+        let qp = self.extended.qp.as_ptr();
+        // SAFETY: the queue pair is alive, and the caller answers for the builder.
+        let code = unsafe {
+            call!(qp.wr_start());
+            (*qp).wr_id = wr_id;
+            (*qp).wr_flags = flags;
+            build(qp);
             call!(qp.wr_complete())
         };
         if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }

@@ -169,6 +169,27 @@ fn a_region_with_a_bound_window_of_type_2_comes_back_when_it_is_deregistered() {
 }
 
 #[test]
+fn the_extended_interface_binds_and_unbinds_a_window() {
+    let context = open();
+    let b = Side::build(context.clone(), |builder| builder.require_extended().extended_memory_windows());
+    let a = Side::on(context);
+    connect(&a, &b, &options());
+    let region = b.region(4096, BINDABLE);
+    let mut window = b.pd.create_memory_window::<WindowType2>().unwrap();
+    let extended = b.qp.extended().unwrap();
+    let request = BindRequest::new(7, &region, 64.., WINDOW).unwrap().signaled();
+    let remote = extended.post_bind(&mut window, &request).unwrap();
+    let completion = b.completion();
+    assert_eq!((completion.wr_id(), completion.status()), (7, WorkCompletionStatus::SUCCESS));
+    assert_eq!(write(&a, b"extended", remote), WorkCompletionStatus::SUCCESS);
+    assert_eq!(region.to_vec(64..72).unwrap(), b"extended");
+    extended.post_unbind(&mut window, &UnbindRequest::new(8).signaled()).unwrap();
+    let completion = b.completion();
+    assert_eq!((completion.wr_id(), completion.status()), (8, WorkCompletionStatus::SUCCESS));
+    assert_eq!(write(&a, b"shut", remote), WorkCompletionStatus::REMOTE_ACCESS_ERROR);
+}
+
+#[test]
 fn a_region_that_is_dropped_stays_as_long_as_its_window() {
     let (a, b) = pair();
     let flags: Arc<[AtomicU64]> = Arc::new([AtomicU64::new(0)]);

@@ -66,7 +66,9 @@ unsafe extern "C" fn post_send(
             if let Err(errno) = take(&mut state, qp, &request, ready) {
                 return refuse(&mut state, errno, first, wr, bad_wr);
             }
-            windows::posted(&mut state, wr);
+            if let Some(change) = windows::Change::of(wr) {
+                change.apply(&mut state);
+            }
             wr = (*wr).next;
         }
     }

@@ -13,16 +13,20 @@ use super::checked::{Request, slices, take};
 use super::control::QueuePair;
 use super::device::shared;
 use super::state::Kind;
+use super::windows;
 
-/// The requests since `ibv_wr_start`.
-#[derive(Default)]
-pub(super) struct Building(Vec<Built>);
-
+/// A request since `ibv_wr_start`.
 struct Built {
     request: Request,
     has_data: bool,
     has_destination: bool,
+    /// What it does to a window; it then has no data.
+    window: Option<windows::Change>,
 }
+
+/// The requests since `ibv_wr_start`.
+#[derive(Default)]
+pub(super) struct Building(Vec<Built>);
 
 pub(super) fn fill(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_start = Some(start);
@@ -41,6 +45,11 @@ pub(super) fn fill(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_set_inline_data = Some(set_inline_data);
     qp.wr_set_inline_data_list = Some(set_inline_data_list);
     qp.wr_complete = Some(complete);
+}
+
+/// The builder that only queue pairs have which were made with it.
+pub(super) fn fill_windows(qp: &mut ffi::ibv_qp_ex) {
+    qp.wr_bind_mw = Some(bind_mw);
 }
 
 unsafe extern "C" fn start(qp: *mut ffi::ibv_qp_ex) {
@@ -69,9 +78,8 @@ unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
         let before = (slots.sends, slots.unsignaled);
         let queue = (*plain).send_cq as usize;
         let waiting = state.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
-        for Built { request, has_data, has_destination } in requests {
-            // An invalidation has no data.
-            if has_data == (request.opcode == Opcode::IBV_WC_LOCAL_INV.0) {
+        for Built { request, has_data, has_destination, window } in requests {
+            if has_data == window.is_some() {
                 state.violations.push("ibv_wr_complete: a request has no data, or one that should not".to_owned());
             }
             if has_destination != ((*plain).qp_type == ffi::ibv_qp_type::IBV_QPT_UD) {
@@ -88,6 +96,9 @@ unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
                     queue.waiting.truncate(waiting);
                 }
                 return errno;
+            }
+            if let Some(change) = window {
+                change.apply(&mut state);
             }
         }
     }
@@ -112,7 +123,7 @@ unsafe fn build(qp: *mut ffi::ibv_qp_ex, opcode: Opcode) {
         };
         let mut state = shared((*qp).qp_base.context).lock();
         match &mut state.pairs.get_mut(&(qp as usize)).expect("it is alive").building {
-            Some(building) => building.0.push(Built { request, has_data: false, has_destination: false }),
+            Some(building) => building.0.push(Built { request, has_data: false, has_destination: false, window: None }),
             None => state.violations.push("a builder was called before ibv_wr_start".to_owned()),
         }
     }
@@ -152,7 +163,6 @@ builders! {
     atomic_cmp_swp(_rkey: u32, _remote_addr: u64, _compare: u64, _swap: u64) => IBV_WC_COMP_SWAP;
     atomic_fetch_add(_rkey: u32, _remote_addr: u64, _add: u64) => IBV_WC_FETCH_ADD;
     send_inv(_rkey: u32) => IBV_WC_SEND;
-    local_inv(_rkey: u32) => IBV_WC_LOCAL_INV;
 }
 
 unsafe extern "C" fn set_ud_addr(qp: *mut ffi::ibv_qp_ex, ah: *mut ffi::ibv_ah, _remote_qpn: u32, _remote_qkey: u32) {
@@ -164,6 +174,38 @@ unsafe extern "C" fn set_ud_addr(qp: *mut ffi::ibv_qp_ex, ah: *mut ffi::ibv_ah, 
         Some(built) => built.has_destination = true,
         None => state.violations.push("ibv_wr_set_ud_addr was called before a builder".to_owned()),
     }
+}
+
+/// Adds a request without data.
+///
+/// # Safety
+///
+/// As the file says.
+unsafe fn build_change(qp: *mut ffi::ibv_qp_ex, opcode: Opcode, change: windows::Change) {
+    // SAFETY: as the caller says.
+    let mut state = unsafe {
+        build(qp, opcode);
+        shared((*qp).qp_base.context).lock()
+    };
+    let building = state.pairs.get_mut(&(qp as usize)).expect("it is alive").building.as_mut();
+    if let Some(built) = building.and_then(|building| building.0.last_mut()) {
+        built.window = Some(change);
+    }
+}
+
+unsafe extern "C" fn bind_mw(
+    qp: *mut ffi::ibv_qp_ex,
+    mw: *mut ffi::ibv_mw,
+    _rkey: u32,
+    info: *const ffi::ibv_mw_bind_info,
+) {
+    // SAFETY: as the file says.
+    unsafe { build_change(qp, Opcode::IBV_WC_BIND_MW, windows::Change::Bind(mw, *info)) };
+}
+
+unsafe extern "C" fn local_inv(qp: *mut ffi::ibv_qp_ex, rkey: u32) {
+    // SAFETY: as the file says.
+    unsafe { build_change(qp, Opcode::IBV_WC_LOCAL_INV, windows::Change::Invalidate(rkey)) };
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ffi::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {

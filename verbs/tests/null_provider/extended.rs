@@ -65,6 +65,10 @@ unsafe extern "C" fn create_qp_ex(
             DataPath::Checked => checked_extended::fill(&mut pair.qp),
             DataPath::Plain(_) => fill(&mut pair.qp),
         }
+        let windows = ffi::ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_BIND_MW;
+        if extended.send_ops_flags & u64::from(windows.0) != 0 {
+            checked_extended::fill_windows(&mut pair.qp);
+        }
         if std::mem::take(&mut state.lacks_builders) {
             pair.qp.wr_rdma_write = None;
         }

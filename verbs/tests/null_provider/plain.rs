@@ -52,7 +52,6 @@ pub(super) const COMPLETION_OF: [u32; 16] = {
     table[Request::IBV_WR_SEND.0 as usize] = Opcode::IBV_WC_SEND.0;
     table[Request::IBV_WR_SEND_WITH_IMM.0 as usize] = Opcode::IBV_WC_SEND.0;
     table[Request::IBV_WR_BIND_MW.0 as usize] = Opcode::IBV_WC_BIND_MW.0;
-    table[Request::IBV_WR_LOCAL_INV.0 as usize] = Opcode::IBV_WC_LOCAL_INV.0;
     table[Request::IBV_WR_RDMA_READ.0 as usize] = Opcode::IBV_WC_RDMA_READ.0;
     table[Request::IBV_WR_ATOMIC_CMP_AND_SWP.0 as usize] = Opcode::IBV_WC_COMP_SWAP.0;
     table[Request::IBV_WR_ATOMIC_FETCH_AND_ADD.0 as usize] = Opcode::IBV_WC_FETCH_ADD.0;

@@ -75,23 +75,46 @@ unsafe extern "C" fn bind_mw(qp: *mut ffi::ibv_qp, mw: *mut ffi::ibv_mw, bind: *
     }
 }
 
-/// What a request does to windows.
-///
-/// # Safety
-///
-/// The request is one for a send queue.
-pub(super) unsafe fn posted(state: &mut State, wr: *const ffi::ibv_send_wr) {
-    // SAFETY: an operation's fields are initialised.
-    unsafe {
-        match (*wr).opcode {
-            Opcode::IBV_WR_BIND_MW => {
-                let bind = &raw const (*wr).__bindgen_anon_2.bind_mw;
-                bound(state, (*bind).mw, (*bind).bind_info);
+/// What a request does to a window.
+pub(super) enum Change {
+    Bind(*const ffi::ibv_mw, ffi::ibv_mw_bind_info),
+    /// By its key.
+    Invalidate(u32),
+}
+
+// SAFETY: what the pointers lead to stays in memory as long as the provider.
+unsafe impl Send for Change {}
+
+impl Change {
+    /// That of a request; `None`: it does nothing to windows.
+    ///
+    /// # Safety
+    ///
+    /// The request is one for a send queue.
+    pub(super) unsafe fn of(wr: *const ffi::ibv_send_wr) -> Option<Self> {
+        // SAFETY: an operation's fields are initialised.
+        unsafe {
+            match (*wr).opcode {
+                Opcode::IBV_WR_BIND_MW => {
+                    let bind = &raw const (*wr).__bindgen_anon_2.bind_mw;
+                    Some(Self::Bind((*bind).mw, (*bind).bind_info))
+                }
+                Opcode::IBV_WR_LOCAL_INV => Some(Self::Invalidate((*wr).__bindgen_anon_1.invalidate_rkey)),
+                _ => None,
             }
-            Opcode::IBV_WR_LOCAL_INV => {
-                state.windows.remove(&((*wr).__bindgen_anon_1.invalidate_rkey >> 8));
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The window and the region are ours.
+    pub(super) unsafe fn apply(self, state: &mut State) {
+        match self {
+            // SAFETY: as the caller says.
+            Self::Bind(mw, info) => unsafe { bound(state, mw, info) },
+            Self::Invalidate(rkey) => {
+                state.windows.remove(&(rkey >> 8));
             }
-            _ => {}
         }
     }
 }

@@ -212,6 +212,43 @@ fn a_window_of_type_2_is_freed_before_the_queue_pair_that_it_is_bound_by() {
     provider.assert_clean();
 }
 
+#[test]
+fn the_extended_interface_binds_windows_if_it_was_asked_for() {
+    let bench = Bench::build(|builder| builder.require_extended().extended_memory_windows());
+    let region = bindable(&bench);
+    let mut window = bench.pd.create_memory_window::<WindowType2>().unwrap();
+    let extended = bench.qp.extended().unwrap();
+    for _ in 0..2 {
+        let remote = extended.post_bind(&mut window, &request(&region)).unwrap();
+        assert_eq!(completion(&bench), (5, WorkCompletionOpcode::BIND_MEMORY_WINDOW));
+        assert_eq!((remote.address(), remote.rkey()), (region.address() + 100, window.rkey()));
+        extended.post_unbind(&mut window, &UnbindRequest::new(6).signaled()).unwrap();
+        assert_eq!(completion(&bench), (6, WorkCompletionOpcode::LOCAL_INVALIDATE));
+    }
+    let key = window.rkey();
+    bench.provider.refuse(Refusal { after: 0, errno: libc::ENOMEM, bad_wr: BadWr::Refused });
+    let error = extended.post_bind(&mut window, &request(&region)).unwrap_err();
+    assert_eq!((error.raw_os_error(), window.rkey()), (Some(libc::ENOMEM), key));
+    window.release();
+    region.deregister().unwrap();
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn an_extended_interface_without_windows_refuses_to_bind_them() {
+    let bench = Bench::build(|builder| builder.require_extended());
+    let region = bindable(&bench);
+    let mut window = bench.pd.create_memory_window::<WindowType2>().unwrap();
+    let extended = bench.qp.extended().unwrap();
+    let error = extended.post_bind(&mut window, &request(&region)).unwrap_err();
+    assert!(error.to_string().contains("made with `extended_memory_windows`"), "{error}");
+    // The plain interface binds them, and any unbinds them.
+    bench.qp.post_bind(&mut window, &request(&region)).unwrap();
+    extended.post_unbind(&mut window, &UnbindRequest::new(1)).unwrap();
+    window.release();
+    region.deregister().unwrap();
+}
+
 /// A handle of each kind that memory can be in, bound and registered to and fro.
 fn handles(provider: &NullProvider) -> Vec<Option<Box<dyn Any>>> {
     let context = provider.open();
