@@ -32,11 +32,13 @@ impl<T: Connected> QueuePair<T> {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`]: the window, the region and the queue pair are not of one context; the window is of type 1 and to be
-    ///   zero-based; the window [is freed](MemoryWindow::is_freed).
-    /// * `EPERM`: the window's domain is not the region's. (A device tells so by the status
-    ///   [`MEMORY_WINDOW_BIND_ERROR`](crate::WorkCompletionStatus::MEMORY_WINDOW_BIND_ERROR), as it does of a window of type 2 that is bound.)
-    /// * [`Error::Post`]: as those of [`post_send`](Self::post_send).
+    /// * [`Error::InvalidArgument`]: the window, the region and the queue pair are not of one context; the window is of type 1, and is to be
+    ///   zero-based or is of another domain than the region; the window [is freed](MemoryWindow::is_freed).
+    /// * [`Error::Post`], or for a window of type 1 the same error numbers: as those of [`post_send`](Self::post_send).
+    ///
+    /// What only the device sees, it tells by the status
+    /// [`MEMORY_WINDOW_BIND_ERROR`](crate::WorkCompletionStatus::MEMORY_WINDOW_BIND_ERROR): a window of type 2 that is bound, or is of another
+    /// domain than the region.
     ///
     /// # References
     ///
@@ -114,7 +116,6 @@ impl<T: Connected> QueuePair<T> {
         // SAFETY: as the caller says.
         zero_or_errno(unsafe { ffi::ibv_bind_mw(self.as_raw(), mw.as_ptr(), &mut bind) }).map_err(|errno| {
             let remedy = match errno.0 {
-                libc::EPERM => "the window and the region must be of the same protection domain",
                 libc::ENOMEM => "the send queue is full",
                 libc::EINVAL => "the queue pair must be in RTS",
                 _ => "",
@@ -133,9 +134,17 @@ pub(super) fn check<T: Connected, K: WindowType>(
     let context = qp.protection_domain().context();
     context.must_be(window.protection_domain().context(), VERB, "mw")?;
     context.must_be(request.region.protection_domain().context(), VERB, "mr")?;
-    if request.access.contains(AccessFlags::ZERO_BASED) && K::TYPE == WindowType1::TYPE {
+    if K::TYPE != WindowType1::TYPE {
+        return Ok(());
+    }
+    if request.access.contains(AccessFlags::ZERO_BASED) {
         let rule = "a window of type 1 cannot be zero-based";
         return Err(Error::invalid(VERB, "access", format!("{:?}", request.access), rule));
+    }
+    // As libibverbs does; but a region that it refuses is not to be held.
+    if window.protection_domain().as_raw() != request.region.protection_domain().as_raw() {
+        let rule = "a window of type 1 and its region must be of the same protection domain";
+        return Err(Error::invalid(VERB, "mr", "of another domain", rule));
     }
     Ok(())
 }

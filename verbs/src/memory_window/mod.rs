@@ -166,11 +166,10 @@ impl<K: WindowType> MemoryWindow<K> {
         self.handle.lock().set_bound_by(None);
     }
 
-    /// Holds a region that the window is about to be bound to.
+    /// Holds a region that the window is about to be bound to: the last one.
     fn hold(&mut self, region: &Arc<dyn Registered>) {
-        if !self.regions.iter().any(|held| Arc::ptr_eq(held, region)) {
-            self.regions.push(region.clone());
-        }
+        self.regions.retain(|held| !Arc::ptr_eq(held, region));
+        self.regions.push(region.clone());
     }
 
     /// Whether the window is there no more: it was bound by a queue pair that is gone. It cannot be bound again.
