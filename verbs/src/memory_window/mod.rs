@@ -95,6 +95,15 @@ impl WindowType for WindowType2 {}
 /// # Ok(()) }
 /// ```
 ///
+/// A queue pair of UD has no RDMA, and so no windows:
+///
+/// ```compile_fail,E0599
+/// # use verbs::{BindRequest, MemoryWindow, QueuePair, Ud, WindowType2};
+/// # fn example(qp: &QueuePair<Ud>, window: &mut MemoryWindow<WindowType2>, bind: &BindRequest) -> verbs::Result<()> {
+/// qp.post_bind(window, bind)?;
+/// # Ok(()) }
+/// ```
+///
 /// # References
 ///
 /// [ibv_alloc_mw(3)](https://man7.org/linux/man-pages/man3/ibv_alloc_mw.3.html); InfiniBand Architecture Specification, volume 1, chapter

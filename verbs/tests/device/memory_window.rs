@@ -13,8 +13,8 @@ const BINDABLE: AccessFlags = AccessFlags::LOCAL_WRITE.union(AccessFlags::MW_BIN
 const WINDOW: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
 
 /// Binds a window to a range of a region, and waits until it is bound.
-fn bind<K: WindowType>(
-    side: &Side,
+fn bind<T: Connected, K: WindowType>(
+    side: &Side<T>,
     window: &mut MemoryWindow<K>,
     region: &MemoryRegion<Vec<u8>>,
     range: impl std::ops::RangeBounds<usize>,
@@ -28,7 +28,7 @@ fn bind<K: WindowType>(
     remote
 }
 
-fn unbind<K: WindowType>(side: &Side, window: &mut MemoryWindow<K>) {
+fn unbind<T: Connected, K: WindowType>(side: &Side<T>, window: &mut MemoryWindow<K>) {
     side.qp.post_unbind(window, &UnbindRequest::new(8).signaled()).unwrap();
     let completion = side.completion();
     assert_eq!((completion.wr_id(), completion.status()), (8, WorkCompletionStatus::SUCCESS));
@@ -88,6 +88,32 @@ fn a_window_of_type_1_gives_its_own_rights_only() {
 #[test]
 fn a_window_of_type_2_gives_its_own_rights_only() {
     a_window_gives_its_own_rights_only::<WindowType2>();
+}
+
+/// Two queue pairs of UC, and what arrives in a window of the second one.
+fn over_uc<K: WindowType>(end: impl FnOnce(&Side<Uc>, MemoryWindow<K>)) {
+    let context = open();
+    let [a, b] = [context.clone(), context].map(|context| Side::<Uc>::of(context, |builder| builder));
+    connect(&a, &b, &options());
+    let region = b.region(64, BINDABLE);
+    let mut window = b.pd.create_memory_window::<K>().unwrap();
+    let remote = bind(&b, &mut window, &region, .., WINDOW);
+    let mut source = a.region(2, RW);
+    source.write_at(0, b"uc").unwrap();
+    // The peer's receive says that the bytes are there.
+    b.qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+    a.qp.post_send(&SendRequest::rdma_write_with_imm(2, &[source.slice(..).unwrap()], remote, 3)).unwrap();
+    assert_eq!(b.completion().success().unwrap().imm_data(), Some(3));
+    assert_eq!(region.to_vec(..2).unwrap(), b"uc");
+    end(&b, window);
+    region.deregister().unwrap();
+}
+
+#[test]
+fn a_queue_pair_of_uc_binds_windows_too() {
+    over_uc::<WindowType1>(|side, mut window| unbind(side, &mut window));
+    // rxe does not invalidate a key through a queue pair of UC.
+    over_uc::<WindowType2>(|_, window| window.deallocate().unwrap());
 }
 
 #[test]
@@ -216,7 +242,7 @@ fn a_window_of_type_2_goes_with_the_queue_pair_that_it_is_bound_by() {
         bind(&b, window, &region, .., WINDOW);
     }
     unbind(&b, &mut unbound);
-    let other = QueuePair::builder(&b.pd, &b.cq, &b.cq).build().unwrap();
+    let other = QueuePair::<Rc>::builder(&b.pd, &b.cq, &b.cq).build().unwrap();
     let local = other.local_endpoint(1, &GidFilter::default()).unwrap();
     other.connect(&local, &local.endpoint, &options()).unwrap();
     // With a window that is bound, rxe would wait for a minute.
