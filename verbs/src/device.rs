@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use crate::gid::Guid;
 use crate::open_enum::open_enum;
+use crate::opened::Opened;
 use crate::returns::{Errno, null_and_errno};
 
 open_enum! {
@@ -244,7 +245,7 @@ impl Device {
             return Err(Errno(libc::EOPNOTSUPP).of("ibv_open_device", arguments));
         }
         // SAFETY: the context came from ibv_open_device just now, and nobody else has it.
-        Ok(unsafe { Context::from_opened(context, self.clone()) })
+        Ok(unsafe { Context::new(context, Opened::new(self.clone()), None) })
     }
 
     /// The device in libibverbs' terms; valid as long as `self`.

@@ -107,17 +107,20 @@ mod endpoint;
 mod error;
 mod extended_completion_queue;
 mod extended_device_attributes;
+mod fork;
 mod gid;
 mod gid_table;
 mod grh;
 mod held_slice;
 mod inline_slice;
+mod lender;
 mod local_slice;
 mod local_slice_mut;
 mod mapping;
 mod memory_region;
 mod object_id;
 mod open_enum;
+mod opened;
 mod parent_domain;
 mod partition_key;
 mod poll_error;
@@ -130,6 +133,7 @@ mod protection_domain;
 mod queue_pair;
 mod range;
 mod raw_bytes;
+mod raw_context;
 mod readable;
 mod receive_queue;
 mod receive_request;
@@ -170,6 +174,7 @@ pub use extended_completion_queue::{ExtendedCompletion, ExtendedCompletionQueue}
 pub use extended_device_attributes::{
     ExtendedDeviceAttributes, ModerationLimits, OnDemandOperations, OnDemandPaging, PacketPacing, PciAtomics,
 };
+pub use fork::{ForkStatus, fork_status, prepare_for_fork};
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use grh::{Grh, GrhFormat};

@@ -228,7 +228,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         }
     }
 
-    fn finish(
+    pub(super) fn finish(
         self,
         qp: NonNull<ffi::ibv_qp>,
         cap: ffi::ibv_qp_cap,
@@ -241,6 +241,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             extended,
             max_datagram: Box::new(AtomicU32::new(u32::MAX)),
             multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
+            lender: None,
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,

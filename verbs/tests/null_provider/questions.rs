@@ -13,7 +13,7 @@ use verbs::ffi;
 
 use super::completion_queue::MAX_MODERATION;
 use super::device::{fill, shared};
-use super::state::{Kind, set_errno};
+use super::state::{CURRENT, Kind, set_errno};
 
 /// The P_Key table of port 1.
 pub(super) const PKEYS: [u16; 3] = [0xffff, 0x8012, 0x0013];
@@ -153,4 +153,22 @@ unsafe extern "C" fn ibv_set_ece(qp: *mut ffi::ibv_qp, ece: *mut ffi::ibv_ece) -
         }
         if (*ece).vendor_id == VENDOR { 0 } else { libc::EINVAL }
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_fork_init() -> c_int {
+    let shared = CURRENT.with_borrow(Clone::clone).expect("there is a provider");
+    let mut state = shared.lock();
+    if let Some(fault) = state.fault("ibv_fork_init") {
+        return fault.returns.unwrap_or(fault.errno);
+    }
+    state.fork_prepared = true;
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_is_fork_initialized() -> ffi::ibv_fork_status {
+    let shared = CURRENT.with_borrow(Clone::clone).expect("there is a provider");
+    let state = shared.lock();
+    if state.fork_prepared { ffi::ibv_fork_status::IBV_FORK_ENABLED } else { ffi::ibv_fork_status::IBV_FORK_DISABLED }
 }

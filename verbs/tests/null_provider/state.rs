@@ -135,6 +135,7 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     /// The mask and the flags that the last extended queue was made with.
     pub(super) creation_flags: (u32, u32),
+    pub(super) fork_prepared: bool,
     pub(super) lacks_builders: bool,
     pub(super) lacks_readers: bool,
     pub(super) queues: HashMap<usize, Queue>,
@@ -232,6 +233,12 @@ impl State {
 
     pub(super) fn live(&self, kind: Kind) -> usize {
         self.objects.values().filter(|object| object.alive && object.kind == kind).count()
+    }
+
+    /// The device that is in a list or open.
+    pub(super) fn live_device(&self) -> Option<usize> {
+        let mut objects = self.objects.iter();
+        objects.find(|(_, object)| object.alive && object.kind == Kind::Device).map(|(address, _)| *address)
     }
 
     pub(super) fn live_objects(&self) -> Vec<Kind> {

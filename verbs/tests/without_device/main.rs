@@ -11,6 +11,7 @@ mod datagram;
 mod destruction;
 mod domains;
 mod extended;
+mod fork;
 mod inline;
 mod modify;
 mod multicast;
@@ -23,6 +24,7 @@ mod receive_slots;
 mod shared_receive_queue;
 mod signaling;
 mod waiting;
+mod way_down;
 
 use std::time::Duration;
 
