@@ -82,6 +82,16 @@
 //! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
 //! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.)
 //!
+//! # The way down
+//!
+//! What this crate does not wrap is in [`ffi`], and every object shows its pointer by `as_raw`. What C made is taken over by `from_raw`;
+//! what another library made and will destroy itself, as `librdmacm` does, is held by `lent`: [`Context::lent`],
+//! [`ProtectionDomain::lent`], [`CompletionQueue::lent`], [`SharedReceiveQueue::lent`], [`QueuePair::lent`].
+//!
+//! # Features
+//!
+//! * `serde`: [`Endpoint`], [`Gid`] and [`RemoteSlice`] are serialized, as the text that they print.
+//!
 //! # Errors
 //!
 //! An [`Error`] names the verb, what was asked of it, the system's error number and the remedy where one is known.
@@ -107,6 +117,7 @@ mod endpoint;
 mod error;
 mod extended_completion_queue;
 mod extended_device_attributes;
+mod flags;
 mod fork;
 mod gid;
 mod gid_table;
@@ -114,6 +125,7 @@ mod grh;
 mod held_slice;
 mod inline_slice;
 mod lender;
+mod link_rate;
 mod local_slice;
 mod local_slice_mut;
 mod mapping;
@@ -134,15 +146,19 @@ mod queue_pair;
 mod range;
 mod raw_bytes;
 mod raw_context;
+mod raw_packet_capabilities;
 mod readable;
 mod receive_queue;
 mod receive_request;
 mod receive_slots;
 mod remote_slice;
 mod returns;
+mod route;
 mod selective_signaling;
 mod send_batch;
 mod send_request;
+#[cfg(feature = "serde")]
+mod serialize;
 mod shared_receive_queue;
 mod thread_domain;
 mod timers;
@@ -180,6 +196,7 @@ pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use grh::{Grh, GrhFormat};
 pub use held_slice::HeldSlice;
 pub use inline_slice::InlineSlice;
+pub use link_rate::LinkRate;
 pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
@@ -197,6 +214,10 @@ pub use queue_pair::{
     AlternatePath, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN, MulticastAttachment,
     PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification,
     QueuePairState,
+};
+pub use raw_packet_capabilities::{
+    QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, ReceiveSideScaling,
+    SegmentationOffload, TagMatching, TagMatchingCapabilities,
 };
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;

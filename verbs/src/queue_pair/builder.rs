@@ -52,6 +52,14 @@ impl From<ffi::ibv_qp_cap> for QueuePairCapabilities {
     }
 }
 
+impl fmt::Display for QueuePairCapabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = self;
+        write!(f, "max_send_wr {max_send_wr}, max_recv_wr {max_recv_wr}, max_send_sge {max_send_sge}, ")?;
+        write!(f, "max_recv_sge {max_recv_sge}, max_inline_data {max_inline_data}")
+    }
+}
+
 /// `ibv_create_qp` and its arguments. Made by [`QueuePair::builder`].
 #[must_use = "a builder makes nothing before `build` is called"]
 pub struct QueuePairBuilder<T: Transport> {
@@ -288,17 +296,7 @@ impl<T: Transport> QueuePairBuilder<T> {
 
 impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cap = self.cap();
-        write!(
-            f,
-            "{}, max_send_wr {}, max_recv_wr {}, max_send_sge {}, max_recv_sge {}, max_inline_data {}",
-            T::NAME,
-            cap.max_send_wr,
-            cap.max_recv_wr,
-            cap.max_send_sge,
-            cap.max_recv_sge,
-            cap.max_inline_data
-        )?;
+        write!(f, "{}, {}", T::NAME, QueuePairCapabilities::from(self.cap()))?;
         match &self.srq {
             Some(srq) => write!(f, ", {srq:?}"),
             None => Ok(()),

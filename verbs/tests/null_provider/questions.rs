@@ -56,6 +56,17 @@ unsafe extern "C" fn query_device_ex(
         supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RC.0,
     };
     all.phys_port_cnt_ex = 300;
+    all.tso_caps = ffi::ibv_tso_caps { max_tso: 1 << 18, supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RAW_PACKET.0 };
+    all.rss_caps = ffi::ibv_rss_caps {
+        supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RAW_PACKET.0,
+        max_rwq_indirection_tables: 1 << 20,
+        max_rwq_indirection_table_size: 512,
+        rx_hash_fields_mask: 0b11 | 1 << 40,
+        rx_hash_function: 1,
+    };
+    all.max_wq_type_rq = 1 << 23;
+    all.raw_packet_caps = 0b110;
+    all.tm_caps = ffi::ibv_tm_caps { max_rndv_hdr_size: 64, max_num_tags: 127, flags: 1, max_ops: 16384, max_sge: 1 };
     // SAFETY: the caller's structure has room for `length` bytes.
     unsafe { (&raw const all).cast::<u8>().copy_to(attributes.cast(), length.min(size_of_val(&all))) };
     0

@@ -11,6 +11,7 @@ mod datagram;
 mod destruction;
 mod domains;
 mod extended;
+mod facts;
 mod fork;
 mod inline;
 mod modify;
