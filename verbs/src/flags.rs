@@ -4,11 +4,13 @@ use std::fmt;
 
 use crate::access_flags::AccessFlags;
 use crate::device_capabilities::DeviceCapabilities;
+use crate::esp_action::EspFlags;
 use crate::extended_device_attributes::OnDemandOperations;
 use crate::port_link::PortCapabilities;
 use crate::raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, TagMatchingCapabilities,
 };
+use crate::work_queue::WorkQueueFlags;
 
 macro_rules! display {
     ($($flags:ty),*) => {
@@ -23,13 +25,15 @@ macro_rules! display {
 display!(
     AccessFlags,
     DeviceCapabilities,
+    EspFlags,
     OnDemandOperations,
     PortCapabilities,
     QueuePairTypes,
     RawPacketCapabilities,
     ReceiveHashFields,
     ReceiveHashFunctions,
-    TagMatchingCapabilities
+    TagMatchingCapabilities,
+    WorkQueueFlags
 );
 
 #[cfg(test)]

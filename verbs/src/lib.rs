@@ -109,20 +109,24 @@ mod completion_fields;
 mod completion_queue;
 mod context;
 mod datagram;
+mod counters;
 mod device;
 mod device_attributes;
 mod device_capabilities;
 mod dispatch;
 mod endpoint;
 mod error;
+mod esp_action;
 mod extended_completion_queue;
 mod extended_device_attributes;
 mod flags;
+mod flow;
 mod fork;
 mod gid;
 mod gid_table;
 mod grh;
 mod held_slice;
+mod indirection_table;
 mod inline_slice;
 mod lender;
 mod link_rate;
@@ -147,6 +151,7 @@ mod range;
 mod raw_bytes;
 mod raw_context;
 mod raw_packet_capabilities;
+mod raw_packet_queue_pair;
 mod readable;
 mod receive_queue;
 mod receive_request;
@@ -164,7 +169,10 @@ mod thread_domain;
 mod timers;
 mod transport;
 mod work_completion;
+mod work_queue;
 mod work_request;
+mod xrc_domain;
+mod xrc_queue_pair;
 
 /// The raw bindings, for what this crate does not wrap.
 pub use ibverbs_sys as ffi;
@@ -181,20 +189,24 @@ pub use completion_fields::{CompletionField, CompletionFields, completion_field}
 pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
 pub use context::Context;
 pub use datagram::Datagram;
+pub use counters::{CounterDescription, Counters};
 pub use device::{Device, DeviceList, NodeType, TransportType, devices};
 pub use device_attributes::DeviceAttributes;
 pub use device_capabilities::{AtomicCapability, DeviceCapabilities};
 pub use endpoint::{Endpoint, LocalEndpoint};
 pub use error::{Error, Result};
+pub use esp_action::{EspAction, EspAttributes, EspFlags};
 pub use extended_completion_queue::{ExtendedCompletion, ExtendedCompletionQueue};
 pub use extended_device_attributes::{
     ExtendedDeviceAttributes, ModerationLimits, OnDemandOperations, OnDemandPaging, PacketPacing, PciAtomics,
 };
+pub use flow::{EthernetMatch, Flow, FlowRule, Ipv4Match, Ipv6Match, PortMatch};
 pub use fork::{ForkStatus, fork_status, prepare_for_fork};
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use grh::{Grh, GrhFormat};
 pub use held_slice::HeldSlice;
+pub use indirection_table::IndirectionTable;
 pub use inline_slice::InlineSlice;
 pub use link_rate::LinkRate;
 pub use local_slice::LocalSlice;
@@ -219,6 +231,7 @@ pub use raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, ReceiveSideScaling,
     SegmentationOffload, TagMatching, TagMatchingCapabilities,
 };
+pub use raw_packet_queue_pair::{RawPacketQueuePair, ReceiveHash};
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;
 pub use receive_slots::ReceiveSlots;
@@ -231,6 +244,9 @@ pub use thread_domain::ThreadDomain;
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Connected, Rc, Transport, Uc, Ud};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
+pub use work_queue::{WorkQueue, WorkQueueBuilder, WorkQueueFlags, WorkQueueState};
+pub use xrc_domain::XrcDomain;
+pub use xrc_queue_pair::{XrcReceiveQueuePair, XrcSendQueuePair};
 
 #[cfg(test)]
 mod tests {
@@ -262,6 +278,15 @@ mod tests {
         is_send_and_sync::<AddressHandle>();
         is_send_and_sync::<MulticastAttachment>();
         is_send_and_sync::<Datagram<'_>>();
+        is_send_and_sync::<XrcDomain>();
+        is_send_and_sync::<XrcSendQueuePair>();
+        is_send_and_sync::<XrcReceiveQueuePair>();
+        is_send_and_sync::<RawPacketQueuePair>();
+        is_send_and_sync::<WorkQueue>();
+        is_send_and_sync::<IndirectionTable>();
+        is_send_and_sync::<Flow>();
+        is_send_and_sync::<Counters>();
+        is_send_and_sync::<EspAction>();
         is_send_and_sync::<WorkCompletion>();
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();

@@ -52,6 +52,21 @@ impl From<ffi::ibv_qp_cap> for QueuePairCapabilities {
     }
 }
 
+impl From<QueuePairCapabilities> for ffi::ibv_qp_cap {
+    fn from(capabilities: QueuePairCapabilities) -> Self {
+        let QueuePairCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } =
+            capabilities;
+        Self { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
+    }
+}
+
+impl Default for QueuePairCapabilities {
+    /// 64 requests in each queue, of one scatter/gather entry each.
+    fn default() -> Self {
+        Self { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 }
+    }
+}
+
 impl fmt::Display for QueuePairCapabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = self;
@@ -88,13 +103,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             srq: None,
-            cap: ffi::ibv_qp_cap {
-                max_send_wr: 64,
-                max_recv_wr: 64,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
+            cap: QueuePairCapabilities::default().into(),
             signal_all: false,
             extended: Extended::No,
             transport: PhantomData,

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 mod raw;
+mod xrc;
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -29,6 +30,8 @@ use crate::receive_request::ReceiveRequest;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
 use crate::work_request::{Limits, Linked};
 
+use xrc::Xrc;
+
 /// The verb that posts.
 const VERB: &str = "ibv_post_srq_recv";
 
@@ -38,6 +41,8 @@ struct Inner {
     max_sge: u32,
     identity: Identity,
     lender: Option<Lender>,
+    // Let go after the queue is destroyed, as is the domain.
+    xrc: Option<Xrc>,
     // Freed after the queue is destroyed: libibverbs refuses to free a domain that a queue still uses.
     pd: ProtectionDomain,
 }
@@ -158,7 +163,7 @@ impl SharedReceiveQueueBuilder {
         let srq = null_and_errno(unsafe { ffi::ibv_create_srq(pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, arguments, remedy(pd.context(), errno, max_wr, max_sge)))?;
         // SAFETY: the queue was made just now, nobody else has it, and the function to post is there.
-        Ok(unsafe { SharedReceiveQueue::new(srq, &pd, attributes.attr.max_sge, None) })
+        Ok(unsafe { SharedReceiveQueue::new(srq, &pd, attributes.attr.max_sge, None, None) })
     }
 }
 

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::xrc::Xrc;
 use super::{Inner, SharedReceiveQueue};
 use crate::dispatch;
 use crate::error::{Error, Result};
@@ -20,16 +21,17 @@ use crate::returns::{Errno, zero_or_errno};
 impl SharedReceiveQueue {
     /// # Safety
     ///
-    /// The queue is alive and in `pd`, and its context has the function to post to it. Without a lender nobody else destroys it; with
+    /// The queue is alive, in `pd` and made of `xrc`, and its context has the function to post to it. Without a lender nobody else destroys it; with
     /// one it is alive as long as the lender.
-    pub(crate) unsafe fn new(
+    pub(super) unsafe fn new(
         srq: NonNull<ffi::ibv_srq>,
         pd: &ProtectionDomain,
         max_sge: u32,
         lender: Option<Lender>,
+        xrc: Option<Xrc>,
     ) -> Self {
         let identity = Identity::new(pd.context(), srq.as_ptr());
-        Self { srq, inner: Arc::new(Inner { srq, max_sge, identity, lender, pd: pd.clone() }) }
+        Self { srq, inner: Arc::new(Inner { srq, max_sge, identity, lender, xrc, pd: pd.clone() }) }
     }
 
     /// Takes over a queue that was made by other means. It is destroyed when the last handle and the last queue pair on it are gone.
@@ -98,6 +100,6 @@ impl SharedReceiveQueue {
         zero_or_errno(unsafe { ffi::ibv_query_srq(srq.as_ptr(), &mut attr) })
             .map_err(|errno| errno.of("ibv_query_srq", pd.context().device().name()))?;
         // SAFETY: as the caller says; the verb to post is there.
-        Ok(unsafe { Self::new(srq, pd, attr.max_sge, lender) })
+        Ok(unsafe { Self::new(srq, pd, attr.max_sge, lender, None) })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use verbs::ffi;
 
 use super::state::{CURRENT, Kind, Shared, State, set_errno};
-use super::{DataPath, checked, completion_queue, domains, extended, extended_queue, plain, questions, srq};
+use super::{DataPath, checked, completion_queue, domains, extended, extended_queue, plain, questions, special, srq};
 
 const GIDS: [[u8; 16]; 2] =
     [[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9]];
@@ -130,7 +130,7 @@ unsafe extern "C" fn ibv_get_device_index(device: *mut ffi::ibv_device) -> c_int
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::ibv_context {
+unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::ibv_context {
     // SAFETY: the device is one of ours.
     let mut state = unsafe { &*(*device.cast::<Device>()).shared }.lock();
     let fault = state.fault("ibv_open_device");
@@ -160,6 +160,7 @@ pub(super) unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) ->
     completion_queue::install(&mut verbs);
     domains::install(&mut verbs);
     questions::install(&mut verbs);
+    special::install(&mut verbs);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.

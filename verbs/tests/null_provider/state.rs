@@ -12,6 +12,7 @@ use verbs::ffi;
 use super::DataPath;
 use super::checked_extended::Building;
 use super::events::AsyncEvents;
+use super::special::Special;
 use super::srq::SharedQueue;
 
 thread_local! {
@@ -32,6 +33,12 @@ pub(crate) enum Kind {
     SharedReceiveQueue,
     ThreadDomain,
     AddressHandle,
+    XrcDomain,
+    WorkQueue,
+    IndirectionTable,
+    Flow,
+    Counters,
+    FlowAction,
 }
 
 /// How a call fails.
@@ -146,6 +153,7 @@ pub(super) struct State {
     /// The queues of which each channel has an event.
     pub(super) events: HashMap<usize, VecDeque<usize>>,
     pub(super) async_events: AsyncEvents,
+    pub(super) special: Special,
     last_number: u32,
 }
 
@@ -195,6 +203,12 @@ impl State {
             self.objects.get_mut(parent).expect("checked before").users += 1;
         }
         self.objects.insert(address, Object { kind, parents: parents.to_vec(), users: 0, alive: true });
+    }
+
+    /// An object was made of another one too.
+    pub(super) fn adopt(&mut self, child: usize, parent: usize) {
+        self.objects.get_mut(&parent).expect("checked before").users += 1;
+        self.objects.get_mut(&child).expect("was added").parents.push(parent);
     }
 
     /// Whether there is such an object; if not, `verb` was called with what it must not.

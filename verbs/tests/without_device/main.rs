@@ -12,6 +12,7 @@ mod destruction;
 mod domains;
 mod extended;
 mod facts;
+mod flow;
 mod fork;
 mod inline;
 mod modify;
@@ -26,6 +27,8 @@ mod shared_receive_queue;
 mod signaling;
 mod waiting;
 mod way_down;
+mod work_queue;
+mod xrc;
 
 use std::time::Duration;
 
