@@ -1,4 +1,4 @@
-//! [`EspAction`]: IPsec by the device.
+//! [`EspAction`]: encryption and decryption of packets by the device.
 //!
 //! # Safety
 //!
@@ -34,7 +34,7 @@ bitflags::bitflags! {
     }
 }
 
-/// `struct ibv_flow_action_esp_attr` for AES-GCM: the association of IPsec that the device encrypts or decrypts for.
+/// `struct ibv_flow_action_esp_attr` for AES-GCM: the security association that the device encrypts or decrypts for.
 #[doc(alias = "ibv_flow_action_esp_attr")]
 #[derive(Clone)]
 #[non_exhaustive]

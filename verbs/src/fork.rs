@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::ffi;
 use crate::open_enum::open_enum;
-use crate::returns::zero_or_errno;
+use crate::returns::{Errno, zero_or_errno};
 
 open_enum! {
     /// `enum ibv_fork_status`: whether this process may fork while it has registered memory.
@@ -26,7 +26,7 @@ open_enum! {
 /// `ibv_fork_init`: prepares this process to fork, by `fork` or by what calls it, such as [`std::process::Command`].
 ///
 /// Registered memory then stays that of the parent. The child must not use any object of this crate. Where the kernel copies
-/// registered pages at a fork, from Linux 5.12 on, the call does nothing.
+/// registered pages at a fork, from Linux 5.12 on, the call does nothing and succeeds at any time.
 ///
 /// # Errors
 ///
@@ -48,10 +48,15 @@ open_enum! {
 #[doc(alias = "ibv_fork_init")]
 pub fn prepare_for_fork() -> Result<()> {
     // SAFETY: the call has no preconditions.
-    zero_or_errno(unsafe { ffi::ibv_fork_init() }).map_err(|errno| {
-        let remedy = if errno.0 == libc::EINVAL { "call it before memory is registered" } else { "" };
-        errno.with_remedy("ibv_fork_init", "", remedy)
-    })
+    match zero_or_errno(unsafe { ffi::ibv_fork_init() }) {
+        Ok(()) => Ok(()),
+        // libibverbs looks for registered memory first, and only then whether that matters.
+        Err(Errno(libc::EINVAL)) if fork_status() == ForkStatus::UNNEEDED => Ok(()),
+        Err(errno) => {
+            let remedy = if errno.0 == libc::EINVAL { "call it before memory is registered" } else { "" };
+            Err(errno.with_remedy("ibv_fork_init", "", remedy))
+        }
+    }
 }
 
 /// `ibv_is_fork_initialized`: whether this process may fork while it has registered memory.

@@ -75,7 +75,7 @@ impl RawPacketQueuePair {
     ///
     /// * [`Error::InvalidArgument`]: a queue comes from another [`Context`](crate::Context).
     /// * `EPERM`: it takes the capability `CAP_NET_RAW`.
-    /// * [`Error::Unsupported`]: the provider has none. (rxe says `EOPNOTSUPP` or `EINVAL`.)
+    /// * [`Error::Unsupported`]: the provider has none (rxe).
     /// * `EINVAL`: a size is beyond the device's limit.
     ///
     /// # References

@@ -62,7 +62,7 @@ impl XrcSendQueuePair {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the queue comes from another [`Context`].
-    /// * [`Error::Unsupported`](crate::Error::Unsupported): the provider has none. (rxe says `EOPNOTSUPP` or `EINVAL`.)
+    /// * [`Error::Unsupported`](crate::Error::Unsupported): the provider has none (rxe).
     /// * `EINVAL`: a size is beyond the device's limit.
     ///
     /// # References

@@ -19,6 +19,8 @@ mod multicast;
 mod questions;
 mod queue_pair;
 mod shared_receive_queue;
+mod special;
 mod traffic;
 mod unreliable_connection;
 mod wait;
+mod way_down;

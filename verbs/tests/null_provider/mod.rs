@@ -148,6 +148,11 @@ impl NullProvider {
         self.shared.lock().async_events.pause = pause;
     }
 
+    /// The kernel copies registered memory at a fork.
+    pub(crate) fn copy_at_fork(&self) {
+        self.shared.lock().fork_status = verbs::ffi::ibv_fork_status::IBV_FORK_UNNEEDED.0;
+    }
+
     /// The last rule that a flow was made of: an `ibv_flow_attr` and what follows it.
     pub(crate) fn flow_rule(&self) -> Vec<u8> {
         self.shared.lock().special.rule.clone()

@@ -173,7 +173,7 @@ unsafe extern "C" fn ibv_fork_init() -> c_int {
     if let Some(fault) = state.fault("ibv_fork_init") {
         return fault.returns.unwrap_or(fault.errno);
     }
-    state.fork_prepared = true;
+    state.fork_status = ffi::ibv_fork_status::IBV_FORK_ENABLED.0;
     0
 }
 
@@ -181,5 +181,5 @@ unsafe extern "C" fn ibv_fork_init() -> c_int {
 unsafe extern "C" fn ibv_is_fork_initialized() -> ffi::ibv_fork_status {
     let shared = CURRENT.with_borrow(Clone::clone).expect("there is a provider");
     let state = shared.lock();
-    if state.fork_prepared { ffi::ibv_fork_status::IBV_FORK_ENABLED } else { ffi::ibv_fork_status::IBV_FORK_DISABLED }
+    ffi::ibv_fork_status(state.fork_status)
 }

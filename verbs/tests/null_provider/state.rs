@@ -142,7 +142,7 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     /// The mask and the flags that the last extended queue was made with.
     pub(super) creation_flags: (u32, u32),
-    pub(super) fork_prepared: bool,
+    pub(super) fork_status: u32,
     pub(super) lacks_builders: bool,
     pub(super) lacks_readers: bool,
     pub(super) queues: HashMap<usize, Queue>,
