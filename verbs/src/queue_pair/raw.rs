@@ -11,6 +11,7 @@ use std::ptr::{self, NonNull};
 use crate::completion_queue::CompletionQueue;
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::ffi::ibv_qp_attr_mask as M;
 use crate::lender::Lender;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::{QueuePair, QueuePairBuilder};
@@ -110,16 +111,20 @@ impl<T: Transport> QueuePair<T> {
             return Err(Error::invalid(VERB, argument, "another one", rule));
         }
         let (mut attributes, mut initial) = (MaybeUninit::zeroed(), MaybeUninit::<ffi::ibv_qp_init_attr>::zeroed());
-        let mask = ffi::ibv_qp_attr_mask::IBV_QP_CAP.0 as i32;
+        let mask = (M::IBV_QP_CAP.0 | M::IBV_QP_STATE.0 | M::IBV_QP_PORT.0) as i32;
         // SAFETY: the queue pair is alive, and both structures have room for what is written.
         let code = unsafe { ffi::ibv_query_qp(qp.as_ptr(), attributes.as_mut_ptr(), mask, initial.as_mut_ptr()) };
         zero_or_errno(code).map_err(|errno| errno.of("ibv_query_qp", pd.context().device().name()))?;
-        // SAFETY: all zeroes are a valid structure, and libibverbs wrote valid fields over them.
-        let cap = unsafe { initial.assume_init() }.cap;
+        // SAFETY: all zeroes are valid structures, and libibverbs wrote valid fields over them.
+        let (attributes, cap): (ffi::ibv_qp_attr, _) = unsafe { (attributes.assume_init(), initial.assume_init().cap) };
         let mut builder = QueuePairBuilder::new(pd, send_cq, recv_cq);
         if let Some(srq) = srq {
             builder = builder.shared_receive_queue(srq);
         }
-        Ok(builder.finish(qp, cap, None))
+        let queue_pair = builder.finish(qp, cap, None);
+        if attributes.qp_state != ffi::ibv_qp_state::IBV_QPS_RESET {
+            queue_pair.remember_port(attributes.port_num);
+        }
+        Ok(queue_pair)
     }
 }

@@ -163,3 +163,39 @@ fn a_gid_is_chosen_by_the_route_to_a_peer() {
     assert_eq!(context.choose_gid(1, &GidFilter::for_peer(neighbour)).unwrap(), entry);
     assert_eq!(entry, context.choose_gid(1, &GidFilter::for_local(own)).unwrap());
 }
+
+#[test]
+fn a_datagram_queue_pair_that_is_ready_already_knows_how_long_a_message_may_be() {
+    let context = open();
+    let pd = context.create_protection_domain().unwrap();
+    let cq = context.create_completion_queue(16).unwrap();
+    // SAFETY: all zeroes are a valid structure; the domain and the queue are alive.
+    let raw = unsafe {
+        let mut attributes: ffi::ibv_qp_init_attr = std::mem::zeroed();
+        (attributes.send_cq, attributes.recv_cq) = (cq.as_raw(), cq.as_raw());
+        attributes.qp_type = ffi::ibv_qp_type::IBV_QPT_UD;
+        (attributes.cap.max_send_wr, attributes.cap.max_send_sge) = (4, 1);
+        NonNull::new(ffi::ibv_create_qp(pd.as_raw(), &mut attributes)).unwrap()
+    };
+    // SAFETY: the queue pair is destroyed after both handles are gone.
+    let lent = || unsafe { QueuePair::<Ud>::lent(raw, &pd, &cq, &cq, None, ()).unwrap() };
+    let first = lent();
+    let local = first.local_endpoint(1, &GidFilter::default()).unwrap();
+    first.activate(&local, 0x1111_1111).unwrap();
+    drop(first);
+    let second = lent();
+    assert_eq!(second.query().unwrap().state(), QueuePairState::READY_TO_SEND);
+    let mtu = local.port_attributes.active_mtu().bytes().unwrap() as usize;
+    let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
+    let region = pd.register(vec![0; mtu + 1], AccessFlags::LOCAL_WRITE).unwrap();
+    let send = |length| {
+        let slices = [region.slice(..length).unwrap()];
+        second.post_send(&SendRequest::send_to(1, &slices, &ah, 0x11, 0x1111_1111).signaled())
+    };
+    send(mtu).unwrap();
+    let error = send(mtu + 1).unwrap_err();
+    assert!(error.to_string().contains(&mtu.to_string()), "{error}");
+    drop(second);
+    // SAFETY: no handle is left.
+    assert_eq!(unsafe { ffi::ibv_destroy_qp(raw.as_ptr()) }, 0);
+}

@@ -38,7 +38,7 @@ fn what_does_not_fit_is_refused_before_libibverbs_sees_it() {
         assert!(error.to_string().ends_with(&format!("is {count}, but it is a power of two")), "{error}");
     }
     let other = bench.provider.open();
-    let error = other.create_indirection_table(&[queue.clone()]).unwrap_err();
+    let error = other.create_indirection_table(std::slice::from_ref(&queue)).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { argument: "ind_tbl", .. }), "{error:?}");
     let cq = other.create_completion_queue(1).unwrap();
     let error = WorkQueueBuilder::new(&bench.pd, &cq, 8).build().unwrap_err();
@@ -53,7 +53,7 @@ fn what_does_not_fit_is_refused_before_libibverbs_sees_it() {
 fn what_fails_is_told_and_leaves_nothing_behind() {
     let bench = Bench::new();
     let queue = WorkQueueBuilder::new(&bench.pd, &bench.cq, 8).build().unwrap();
-    let table = bench.context.create_indirection_table(&[queue.clone()]).unwrap();
+    let table = bench.context.create_indirection_table(std::slice::from_ref(&queue)).unwrap();
     for errno in ERRNOS {
         let fails = |verb: &'static str, make: &dyn Fn() -> Result<()>| {
             bench.provider.fail(verb, errno);
@@ -64,7 +64,9 @@ fn what_fails_is_told_and_leaves_nothing_behind() {
         };
         fails("ibv_create_wq", &|| WorkQueueBuilder::new(&bench.pd, &bench.cq, 8).build().map(drop));
         fails("ibv_modify_wq", &|| queue.set_state(WorkQueueState::READY));
-        fails("ibv_create_rwq_ind_table", &|| bench.context.create_indirection_table(&[queue.clone()]).map(drop));
+        fails("ibv_create_rwq_ind_table", &|| {
+            bench.context.create_indirection_table(std::slice::from_ref(&queue)).map(drop)
+        });
         let hash = ReceiveHash { key: &[7; 40], fields: ReceiveHashFields::SOURCE_IPV4 };
         let spread = || RawPacketQueuePair::with_indirection_table(&bench.pd, &table, &hash);
         fails("ibv_create_qp_ex", &|| spread().map(drop));
