@@ -85,14 +85,8 @@ impl Context {
         // SAFETY: the context is open.
         let channel = null_and_errno(unsafe { ffi::ibv_create_comp_channel(self.as_raw()) })
             .map_err(|errno| errno.of("ibv_create_comp_channel", self.device().name()))?;
-        let inner = Inner { channel, waiting: Mutex::new(false), taken: Condvar::new(), context: self.clone() };
-        let channel = CompletionChannel { inner: Arc::new(inner) };
-        // An event is then looked for by reading it, under the lock, without a look at the descriptor before and after: a wait that
-        // sleeps makes two calls into the kernel, as C's does, and not four.
-        set_nonblocking(channel.as_fd()).map_err(|errno| {
-            errno.of("ibv_create_comp_channel", format_args!("{}, O_NONBLOCK", self.device().name()))
-        })?;
-        Ok(channel)
+        // SAFETY: the channel was made just now, and nobody else has it.
+        unsafe { CompletionChannel::from_raw(channel, self) }
     }
 }
 
@@ -100,6 +94,29 @@ impl Context {
 pub(crate) struct Lock<'a>(MutexGuard<'a, bool>);
 
 impl CompletionChannel {
+    /// Takes over a channel that was made by other means. It is destroyed when the last handle and the last queue on it are gone. Its
+    /// descriptor is made non-blocking.
+    ///
+    /// # Safety
+    ///
+    /// * `channel` is alive and of `context`, and nobody else destroys it or takes events from it.
+    /// * No queue is on it but those that were made on it by this crate, or given to
+    ///   [`CompletionQueue::from_raw`](crate::CompletionQueue::from_raw) with it before any event is taken.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fcntl`. The channel is then destroyed, or lives on if there are queues on it.
+    pub unsafe fn from_raw(channel: NonNull<ffi::ibv_comp_channel>, context: &Context) -> Result<Self> {
+        let inner = Inner { channel, waiting: Mutex::new(false), taken: Condvar::new(), context: context.clone() };
+        let channel = CompletionChannel { inner: Arc::new(inner) };
+        // An event is then looked for by reading it, under the lock, without a look at the descriptor before and after: a wait that
+        // sleeps makes two calls into the kernel, as C's does, and not four.
+        set_nonblocking(channel.as_fd()).map_err(|errno| {
+            errno.of("ibv_create_comp_channel", format_args!("{}, O_NONBLOCK", context.device().name()))
+        })?;
+        Ok(channel)
+    }
+
     /// The context in which the channel was made.
     pub fn context(&self) -> &Context {
         &self.inner.context

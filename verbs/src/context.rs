@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! `Inner::context` came from `ibv_open_device`, is closed only when `Inner` is dropped, and every object made from it
-//! holds the `Inner`.
+//! `Inner::context` came from `ibv_open_device` and is closed only when `Inner` is dropped, or is open as long as `Inner::lender` lives.
+//! Every object made from it holds the `Inner`.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -16,15 +16,17 @@ use crate::device::Device;
 use crate::device_attributes::DeviceAttributes;
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::lender::Lender;
 use crate::object_id::Objects;
+use crate::opened::Opened;
 use crate::port::PortAttributes;
 use crate::returns::{Errno, zero_or_errno};
 
 struct Inner {
     context: NonNull<ffi::ibv_context>,
-    device: Device,
-    /// The queues and queue pairs that events can be of.
-    objects: Objects,
+    opened: Arc<Opened>,
+    // Let go last: the context may then be closed.
+    lender: Option<Lender>,
 }
 
 // SAFETY: libibverbs' calls on a context take its lock where they write to it, and we reach it through those only.
@@ -34,8 +36,10 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the context is open, and every object made from it held us and is gone.
-        let _ = unsafe { ffi::ibv_close_device(self.context.as_ptr()) };
+        if self.lender.is_none() {
+            // SAFETY: the context is open, and every object made from it held us and is gone.
+            let _ = unsafe { ffi::ibv_close_device(self.context.as_ptr()) };
+        }
     }
 }
 
@@ -52,14 +56,15 @@ pub struct Context {
 impl Context {
     /// # Safety
     ///
-    /// `context` came from `ibv_open_device` of `device`, and nobody else closes it or uses it after it is closed.
-    pub(crate) unsafe fn from_opened(context: NonNull<ffi::ibv_context>, device: Device) -> Self {
-        Self { inner: Arc::new(Inner { context, device, objects: Objects::default() }) }
+    /// `context` is open, has the verbs of the data path, and is of the device that `opened` says. Without a lender nobody else closes it,
+    /// or uses it after it is closed; with one it is open as long as the lender lives.
+    pub(crate) unsafe fn new(context: NonNull<ffi::ibv_context>, opened: Arc<Opened>, lender: Option<Lender>) -> Self {
+        Self { inner: Arc::new(Inner { context, opened, lender }) }
     }
 
     /// The device that was opened.
     pub fn device(&self) -> &Device {
-        &self.inner.device
+        &self.inner.opened.device
     }
 
     /// `ibv_query_device`: the device's limits.
@@ -150,7 +155,7 @@ impl Context {
     }
 
     pub(crate) fn objects(&self) -> &Objects {
-        &self.inner.objects
+        &self.inner.opened.objects
     }
 
     /// The context in libibverbs' terms; valid as long as `self`, and not to be closed.
@@ -158,9 +163,9 @@ impl Context {
         self.inner.context.as_ptr()
     }
 
-    /// Whether both are handles to the same open device.
+    /// Whether both are handles to the same open device. (A library may have lent it twice.)
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        self.inner.context == other.inner.context
     }
 
     /// The error of an object that was made from another context than `self`.

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use crate::gid::Guid;
 use crate::open_enum::open_enum;
+use crate::opened::Opened;
 use crate::returns::{Errno, null_and_errno};
 
 open_enum! {
@@ -244,12 +245,19 @@ impl Device {
             return Err(Errno(libc::EOPNOTSUPP).of("ibv_open_device", arguments));
         }
         // SAFETY: the context came from ibv_open_device just now, and nobody else has it.
-        Ok(unsafe { Context::from_opened(context, self.clone()) })
+        Ok(unsafe { Context::new(context, Opened::new(self.clone()), None) })
     }
 
     /// The device in libibverbs' terms; valid as long as `self`.
     pub fn as_raw(&self) -> *mut ffi::ibv_device {
         self.device.as_ptr()
+    }
+}
+
+impl fmt::Display for Device {
+    /// Its name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

@@ -152,6 +152,21 @@ impl DeviceAttributes {
     }
 }
 
+impl fmt::Display for DeviceAttributes {
+    /// Such as `node 5054:00ff:fe12:3456, vendor 0x0002c9 part 4123, firmware 16.35.1012, 1 port`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}, vendor {:#08x} part {}", self.node_guid(), self.vendor_id(), self.vendor_part_id())?;
+        let firmware = self.firmware_version();
+        if !firmware.is_empty() {
+            write!(f, ", firmware {firmware}")?;
+        }
+        match self.port_count() {
+            1 => f.write_str(", 1 port"),
+            count => write!(f, ", {count} ports"),
+        }
+    }
+}
+
 impl fmt::Debug for DeviceAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceAttributes")

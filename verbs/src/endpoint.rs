@@ -104,6 +104,17 @@ pub struct LocalEndpoint {
     pub gid: Option<GidEntry>,
 }
 
+impl fmt::Display for LocalEndpoint {
+    /// The endpoint as its peer has to be told it, then the port and the entry of the GID table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, port {}", self.endpoint, self.port)?;
+        match self.gid {
+            Some(entry) => write!(f, ", GID {entry}"),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

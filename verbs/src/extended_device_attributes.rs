@@ -15,12 +15,13 @@ use crate::device_capabilities::DeviceCapabilities;
 use crate::error::Result;
 use crate::ffi;
 use crate::ffi::{ibv_odp_general_caps as G, ibv_odp_transport_cap_bits as T};
+use crate::raw_packet_capabilities::{
+    QueuePairTypes, RawPacketCapabilities, ReceiveSideScaling, SegmentationOffload, TagMatching,
+};
 use crate::returns::{Errno, zero_or_errno};
 
 /// `struct ibv_device_attr_ex`: the attributes of a device with all that was added to them, as
 /// [`Context::extended_device_attributes`] found them. What the provider does not know is 0.
-///
-/// What concerns raw packets and tag matching only is found through [`as_raw`](Self::as_raw).
 #[doc(alias = "ibv_device_attr_ex")]
 #[derive(Clone, Copy)]
 pub struct ExtendedDeviceAttributes {
@@ -90,8 +91,8 @@ pub struct PacketPacing {
     pub min_rate_kbps: u32,
     /// The highest rate.
     pub max_rate_kbps: u32,
-    /// A bit for each `ibv_qp_type`.
-    pub queue_pair_types: u32,
+    /// The types of queue pairs whose rate can be limited.
+    pub queue_pair_types: QueuePairTypes,
 }
 
 /// `struct ibv_pci_atomic_caps`: the atomic operations that the device does over PCI, a bit each for 4, 8 and 16 bytes.
@@ -211,7 +212,7 @@ impl ExtendedDeviceAttributes {
         PacketPacing {
             min_rate_kbps: caps.qp_rate_limit_min,
             max_rate_kbps: caps.qp_rate_limit_max,
-            queue_pair_types: caps.supported_qpts,
+            queue_pair_types: QueuePairTypes::from_bits_retain(caps.supported_qpts),
         }
     }
 
@@ -219,6 +220,32 @@ impl ExtendedDeviceAttributes {
     pub fn pci_atomics(&self) -> PciAtomics {
         let caps = self.attributes.pci_atomic_caps;
         PciAtomics { fetch_add: caps.fetch_add, swap: caps.swap, compare_swap: caps.compare_swap }
+    }
+
+    /// How much the device cuts into packets by itself.
+    pub fn segmentation_offload(&self) -> SegmentationOffload {
+        self.attributes.tso_caps.into()
+    }
+
+    /// How the device spreads packets over queues.
+    pub fn receive_side_scaling(&self) -> ReceiveSideScaling {
+        self.attributes.rss_caps.into()
+    }
+
+    /// How many [work queues](crate::WorkQueue) for receives.
+    #[doc(alias = "max_wq_type_rq")]
+    pub fn max_receive_work_queues(&self) -> u32 {
+        self.attributes.max_wq_type_rq
+    }
+
+    /// What the device can do with raw packets.
+    pub fn raw_packet_capabilities(&self) -> RawPacketCapabilities {
+        RawPacketCapabilities::from_bits_retain(self.attributes.raw_packet_caps)
+    }
+
+    /// How the device matches tagged messages with receives.
+    pub fn tag_matching(&self) -> TagMatching {
+        self.attributes.tm_caps.into()
     }
 
     /// How many bytes of memory the device has for programs.
@@ -229,6 +256,43 @@ impl ExtendedDeviceAttributes {
     /// The attributes in libibverbs' terms.
     pub fn as_raw(&self) -> &ffi::ibv_device_attr_ex {
         &self.attributes
+    }
+}
+
+impl fmt::Display for OnDemandPaging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { supported, implicit, rc, uc, ud, xrc } = self;
+        if !supported {
+            return f.write_str("none");
+        }
+        let whole = if *implicit { "implicit, " } else { "" };
+        write!(f, "{whole}RC: {rc}, UC: {uc}, UD: {ud}, XRC: {xrc}")
+    }
+}
+
+impl fmt::Display for ModerationLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.max_count {
+            0 => f.write_str("none"),
+            count => write!(f, "up to {count} completions, {} us", self.max_period_us),
+        }
+    }
+}
+
+impl fmt::Display for PacketPacing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { min_rate_kbps, max_rate_kbps, queue_pair_types } = self;
+        match max_rate_kbps {
+            0 => f.write_str("none"),
+            _ => write!(f, "{min_rate_kbps} to {max_rate_kbps} kbit/s on {queue_pair_types}"),
+        }
+    }
+}
+
+impl fmt::Display for PciAtomics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fetch_add, swap, compare_swap } = self;
+        write!(f, "fetch and add {fetch_add:#x}, swap {swap:#x}, compare and swap {compare_swap:#x}")
     }
 }
 
@@ -243,6 +307,11 @@ impl fmt::Debug for ExtendedDeviceAttributes {
             .field("completion_moderation", &self.completion_moderation())
             .field("packet_pacing", &self.packet_pacing())
             .field("pci_atomics", &self.pci_atomics())
+            .field("segmentation_offload", &self.segmentation_offload())
+            .field("receive_side_scaling", &self.receive_side_scaling())
+            .field("max_receive_work_queues", &self.max_receive_work_queues())
+            .field("raw_packet_capabilities", &self.raw_packet_capabilities())
+            .field("tag_matching", &self.tag_matching())
             .field("max_device_memory", &self.max_device_memory())
             .finish_non_exhaustive()
     }

@@ -18,6 +18,7 @@ use crate::gid::Gid;
 use crate::open_enum::open_enum;
 use crate::port::LinkLayer;
 use crate::returns::{Errno, count_or_negative, zero_or_errno};
+use crate::route::Source;
 
 open_enum! {
     /// `enum ibv_gid_type`: the protocol that a GID belongs to.
@@ -75,6 +76,17 @@ impl GidEntry {
     }
 }
 
+impl fmt::Display for GidEntry {
+    /// Such as `3: ::ffff:192.0.2.1 (RoCE v2, eth0)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({}", self.index, self.gid, self.gid_type)?;
+        match self.interface_name() {
+            Some(name) => write!(f, ", {name})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
 impl fmt::Debug for GidEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GidEntry")
@@ -92,6 +104,9 @@ impl fmt::Debug for GidEntry {
 pub struct GidFilter {
     /// The address of a network interface.
     pub address: Option<IpAddr>,
+    /// The address of a peer: the GID is then that of the address from which this host's route to the peer starts. For a link-local
+    /// address of IPv6, which lies behind every interface, it is a link-local one; [`interface`](Self::interface) tells of which.
+    pub peer: Option<IpAddr>,
     /// The name of a network interface, such as `eth0`.
     pub interface: Option<String>,
     /// The protocol.
@@ -99,8 +114,20 @@ pub struct GidFilter {
 }
 
 impl GidFilter {
-    fn matches(&self, entry: &GidEntry) -> bool {
+    /// The GID of this host's address.
+    pub fn for_local(address: IpAddr) -> Self {
+        Self { address: Some(address), ..Self::default() }
+    }
+
+    /// The GID by which this host reaches a peer of this address.
+    pub fn for_peer(address: IpAddr) -> Self {
+        Self { peer: Some(address), ..Self::default() }
+    }
+
+    /// Whether an entry matches; `source` is where the route to the peer starts.
+    fn matches(&self, entry: &GidEntry, source: Option<Source>) -> bool {
         self.address.is_none_or(|address| Gid::from(address) == entry.gid)
+            && source.is_none_or(|source| source.matches(entry.gid))
             && self.gid_type.is_none_or(|gid_type| gid_type == entry.gid_type)
             && self.interface.as_ref().is_none_or(|name| entry.interface_name().as_ref() == Some(name))
     }
@@ -110,6 +137,7 @@ impl fmt::Display for GidFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         parts.extend(self.address.map(|address| format!("the address {address}")));
+        parts.extend(self.peer.map(|peer| format!("a route to {peer}")));
         parts.extend(self.interface.as_ref().map(|name| format!("the interface {name}")));
         parts.extend(self.gid_type.map(|gid_type| format!("the type {gid_type}")));
         f.write_str(&if parts.is_empty() { "any address".to_owned() } else { parts.join(" and ") })
@@ -195,7 +223,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: no entry matches; the message lists those that there are.
+    /// * [`Error::InvalidArgument`]: no entry matches; the message lists those that there are.
+    /// * `ENETUNREACH`: this host has no route to the filter's [`peer`](GidFilter::peer).
     ///
     /// # Examples
     ///
@@ -208,7 +237,8 @@ impl Context {
     /// ```
     pub fn choose_gid(&self, port: u8, filter: &GidFilter) -> Result<GidEntry> {
         let table = self.gid_table(port)?;
-        let matching = table.iter().filter(|entry| filter.matches(entry));
+        let source = filter.peer.map(Source::of_route_to).transpose()?;
+        let matching = table.iter().filter(|entry| filter.matches(entry, source));
         let chosen = if self.port(port)?.link_layer() == LinkLayer::ETHERNET {
             matching.max_by_key(|entry| preference(entry))
         } else {
@@ -218,7 +248,8 @@ impl Context {
             let there_are: Vec<String> =
                 table.iter().map(|entry| format!("{} {} ({})", entry.index, entry.gid, entry.gid_type)).collect();
             let there_are = if there_are.is_empty() { "no GID at all".to_owned() } else { there_are.join(", ") };
-            let rule = format!("port {port} of {} has {there_are}", self.device().name());
+            let route = source.map(|source| format!("that route starts at {source}, and ")).unwrap_or_default();
+            let rule = format!("{route}port {port} of {} has {there_are}", self.device().name());
             Error::invalid("ibv_query_gid_table", "the GID to choose", filter, rule)
         })
     }
@@ -250,12 +281,12 @@ mod tests {
     #[test]
     fn a_filter_matches_what_it_names() {
         let entry = entry(5, "192.0.2.1", GidType::ROCE_V2);
-        assert!(GidFilter::default().matches(&entry));
+        assert!(GidFilter::default().matches(&entry, None));
         let address = |text: &str| GidFilter { address: Some(text.parse().unwrap()), ..GidFilter::default() };
-        assert!(address("192.0.2.1").matches(&entry) && address("::ffff:192.0.2.1").matches(&entry));
-        assert!(!address("192.0.2.2").matches(&entry));
-        assert!(!GidFilter { gid_type: Some(GidType::ROCE_V1), ..GidFilter::default() }.matches(&entry));
-        assert!(!GidFilter { interface: Some("eth0".into()), ..GidFilter::default() }.matches(&entry));
+        assert!(address("192.0.2.1").matches(&entry, None) && address("::ffff:192.0.2.1").matches(&entry, None));
+        assert!(!address("192.0.2.2").matches(&entry, None));
+        assert!(!GidFilter { gid_type: Some(GidType::ROCE_V1), ..GidFilter::default() }.matches(&entry, None));
+        assert!(!GidFilter { interface: Some("eth0".into()), ..GidFilter::default() }.matches(&entry, None));
         let all =
             GidFilter { interface: Some("eth0".into()), gid_type: Some(GidType::ROCE_V2), ..address("192.0.2.1") };
         assert_eq!(all.to_string(), "the address 192.0.2.1 and the interface eth0 and the type RoCE v2");

@@ -94,6 +94,16 @@
 //! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
 //! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.)
 //!
+//! # The way down
+//!
+//! What this crate does not wrap is in [`ffi`], and every object shows its pointer by `as_raw`. What C made is taken over by `from_raw`;
+//! what another library made and will destroy itself, as `librdmacm` does, is held by `lent`: [`Context::lent`],
+//! [`ProtectionDomain::lent`], [`CompletionQueue::lent`], [`SharedReceiveQueue::lent`], [`QueuePair::lent`].
+//!
+//! # Features
+//!
+//! * `serde`: [`Endpoint`], [`Gid`] and [`RemoteSlice`] are serialized, as the text that they print.
+//!
 //! # Errors
 //!
 //! An [`Error`] names the verb, what was asked of it, the system's error number and the remedy where one is known.
@@ -111,6 +121,7 @@ mod completion_error;
 mod completion_fields;
 mod completion_queue;
 mod context;
+mod counters;
 mod datagram;
 mod device;
 mod device_attributes;
@@ -119,15 +130,22 @@ mod device_memory;
 mod dispatch;
 mod endpoint;
 mod error;
+mod esp_action;
 mod extended_completion_queue;
 mod extended_device_attributes;
+mod flags;
+mod flow;
+mod fork;
 mod gid;
 mod gid_table;
 mod grh;
 mod held_slice;
 mod huge_pages;
+mod indirection_table;
 mod inline_slice;
 mod leaked;
+mod lender;
+mod link_rate;
 mod local_slice;
 mod local_slice_mut;
 mod mapping;
@@ -135,6 +153,7 @@ mod memory_region;
 mod memory_window;
 mod object_id;
 mod open_enum;
+mod opened;
 mod parent_domain;
 mod partition_key;
 mod poll_error;
@@ -148,21 +167,30 @@ mod queue_pair;
 mod range;
 mod raw_buffer;
 mod raw_bytes;
+mod raw_context;
+mod raw_packet_capabilities;
+mod raw_packet_queue_pair;
 mod readable;
 mod receive_queue;
 mod receive_request;
 mod receive_slots;
 mod remote_slice;
 mod returns;
+mod route;
 mod selective_signaling;
 mod send_batch;
 mod send_request;
+#[cfg(feature = "serde")]
+mod serialize;
 mod shared_receive_queue;
 mod thread_domain;
 mod timers;
 mod transport;
 mod work_completion;
+mod work_queue;
 mod work_request;
+mod xrc_domain;
+mod xrc_queue_pair;
 
 /// The raw bindings, for what this crate does not wrap.
 pub use ibverbs_sys as ffi;
@@ -179,6 +207,7 @@ pub use completion_error::CompletionError;
 pub use completion_fields::{CompletionField, CompletionFields, completion_field};
 pub use completion_queue::{CompletionQueue, CompletionQueueBuilder, Notify};
 pub use context::Context;
+pub use counters::{CounterDescription, Counters};
 pub use datagram::Datagram;
 pub use device::{Device, DeviceList, NodeType, TransportType, devices};
 pub use device_attributes::DeviceAttributes;
@@ -186,17 +215,22 @@ pub use device_capabilities::{AtomicCapability, DeviceCapabilities};
 pub use device_memory::{DeviceMemory, DeviceMemoryRange};
 pub use endpoint::{Endpoint, LocalEndpoint};
 pub use error::{Error, Result};
+pub use esp_action::{EspAction, EspAttributes, EspFlags};
 pub use extended_completion_queue::{ExtendedCompletion, ExtendedCompletionQueue};
 pub use extended_device_attributes::{
     ExtendedDeviceAttributes, ModerationLimits, OnDemandOperations, OnDemandPaging, PacketPacing, PciAtomics,
 };
+pub use flow::{EthernetMatch, Flow, FlowRule, Ipv4Match, Ipv6Match, PortMatch};
+pub use fork::{ForkStatus, fork_status, prepare_for_fork};
 pub use gid::{Gid, Guid};
 pub use gid_table::{GidEntry, GidFilter, GidType};
 pub use grh::{Grh, GrhFormat};
 pub use held_slice::HeldSlice;
 pub use huge_pages::HugePageSize;
+pub use indirection_table::IndirectionTable;
 pub use inline_slice::InlineSlice;
 pub use leaked::leaked_bytes;
+pub use link_rate::LinkRate;
 pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
@@ -219,6 +253,11 @@ pub use queue_pair::{
     QueuePairState,
 };
 pub use raw_buffer::RawBuffer;
+pub use raw_packet_capabilities::{
+    QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, ReceiveSideScaling,
+    SegmentationOffload, TagMatching, TagMatchingCapabilities,
+};
+pub use raw_packet_queue_pair::{RawPacketQueuePair, ReceiveHash};
 pub use receive_queue::ReceiveQueue;
 pub use receive_request::ReceiveRequest;
 pub use receive_slots::ReceiveSlots;
@@ -231,6 +270,9 @@ pub use thread_domain::ThreadDomain;
 pub use timers::{AckTimeout, RnrTimer};
 pub use transport::{Connected, Rc, Transport, Uc, Ud};
 pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCompletionStatus};
+pub use work_queue::{WorkQueue, WorkQueueBuilder, WorkQueueFlags, WorkQueueState};
+pub use xrc_domain::XrcDomain;
+pub use xrc_queue_pair::{XrcReceiveQueuePair, XrcSendQueuePair};
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +316,15 @@ mod tests {
         is_send_and_sync::<AddressHandle>();
         is_send_and_sync::<MulticastAttachment>();
         is_send_and_sync::<Datagram<'_>>();
+        is_send_and_sync::<XrcDomain>();
+        is_send_and_sync::<XrcSendQueuePair>();
+        is_send_and_sync::<XrcReceiveQueuePair>();
+        is_send_and_sync::<RawPacketQueuePair>();
+        is_send_and_sync::<WorkQueue>();
+        is_send_and_sync::<IndirectionTable>();
+        is_send_and_sync::<Flow>();
+        is_send_and_sync::<Counters>();
+        is_send_and_sync::<EspAction>();
         is_send_and_sync::<WorkCompletion>();
         is_send_and_sync::<Error>();
         is_send::<SendRequest<'_, Rc>>();

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::ffi;
+use crate::link_rate::LinkRate;
 use crate::open_enum::open_enum;
 use crate::port_link::{LinkSpeed, LinkWidth, PhysicalState, PortCapabilities};
 
@@ -183,10 +184,14 @@ impl PortAttributes {
         LinkSpeed::from_raw(self.attributes.active_speed.into())
     }
 
-    /// How fast the link is, in Mbit/s on the wire: lanes times speed. `None`: one of them is not known to this crate. A port that is
-    /// several links has another [speed](crate::Context::port_speed_mbps).
+    /// How fast the link is: lanes times speed. A port that is several links has another [speed](crate::Context::port_speed_mbps).
+    pub fn link_rate(&self) -> LinkRate {
+        LinkRate::new(self.active_width(), self.active_speed())
+    }
+
+    /// How fast the link is, in Mbit/s on the wire. `None`: its width or speed is not known to this crate.
     pub fn link_rate_mbps(&self) -> Option<u32> {
-        Some(self.active_width().lanes()? * self.active_speed().lane_mbps()?)
+        self.link_rate().mbps()
     }
 
     /// The state of the link itself.
@@ -227,6 +232,17 @@ impl PortAttributes {
     /// The attributes in libibverbs' terms.
     pub fn as_raw(&self) -> &ffi::ibv_port_attr {
         &self.attributes
+    }
+}
+
+impl fmt::Display for PortAttributes {
+    /// Such as `active, InfiniBand, LID 0x0011, MTU 4096, 100 Gb/s (4X EDR)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.state(), self.link_layer())?;
+        if self.lid() != 0 {
+            write!(f, ", LID {:#06x}", self.lid())?;
+        }
+        write!(f, ", MTU {}, {}", self.active_mtu(), self.link_rate())
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! `Inner::pd` came from `ibv_alloc_pd` or `ibv_alloc_parent_domain`, is freed only when `Inner` is dropped, and every object made in the domain holds
-//! the `Inner`.
+//! `Inner::pd` came from `ibv_alloc_pd` or `ibv_alloc_parent_domain` and is freed only when `Inner` is dropped, or is alive as long as
+//! `Inner::lender` is. Every object made in the domain holds the `Inner`.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -13,12 +13,14 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Result;
 use crate::ffi;
+use crate::lender::Lender;
 use crate::parent_domain::Parts;
 use crate::returns::null_and_errno;
 use crate::thread_domain::ThreadDomain;
 
 struct Inner {
     pd: NonNull<ffi::ibv_pd>,
+    lender: Option<Lender>,
     // Freed after a parent domain is: libibverbs refuses to free what it was made of.
     parts: Option<Parts>,
     // Closed after the domain is freed.
@@ -32,8 +34,10 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the domain is alive, and every object made in it held us and is gone.
-        let _ = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
+        if self.lender.is_none() {
+            // SAFETY: the domain is alive, and every object made in it held us and is gone.
+            let _ = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
+        }
     }
 }
 
@@ -62,7 +66,7 @@ impl Context {
         // SAFETY: the context is open.
         let pd = null_and_errno(unsafe { ffi::ibv_alloc_pd(self.as_raw()) })
             .map_err(|errno| errno.of("ibv_alloc_pd", self.device().name()))?;
-        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, parts: None, context: self.clone() }) })
+        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, lender: None, parts: None, context: self.clone() }) })
     }
 }
 
@@ -71,7 +75,33 @@ impl ProtectionDomain {
     ///
     /// `pd` came from `ibv_alloc_parent_domain` in `context`, with these parts, and nobody else frees it.
     pub(crate) unsafe fn from_parts(pd: NonNull<ffi::ibv_pd>, parts: Parts, context: Context) -> Self {
-        Self { inner: Arc::new(Inner { pd, parts: Some(parts), context }) }
+        Self { inner: Arc::new(Inner { pd, lender: None, parts: Some(parts), context }) }
+    }
+
+    /// Takes over a domain that was made by other means. It is freed when the last handle and the last object made in it are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `pd` is alive, was made in `context`, and nobody else frees it.
+    /// * Objects that were made in it by other means are gone before the last handle is.
+    /// * If it is a parent domain, what it was made of outlives the last handle. If it is in a thread domain, the rule of
+    ///   [thread domains](Self::create_parent_domain_in) holds.
+    pub unsafe fn from_raw(pd: NonNull<ffi::ibv_pd>, context: &Context) -> Self {
+        Self { inner: Arc::new(Inner { pd, lender: None, parts: None, context: context.clone() }) }
+    }
+
+    /// A handle to a domain that belongs to another library, such as that of an `rdma_cm_id`. It is never freed by this crate.
+    ///
+    /// `lender` is dropped when the last handle and the last object made in it are gone, and may then have it freed. `context` is
+    /// let go after that.
+    ///
+    /// # Safety
+    ///
+    /// * `pd` is alive as long as `lender` lives, and was made in `context`.
+    /// * If it is in a thread domain, the rule of [thread domains](Self::create_parent_domain_in) holds.
+    pub unsafe fn lent(pd: NonNull<ffi::ibv_pd>, context: &Context, lender: impl Send + Sync + 'static) -> Self {
+        let lender = Some(Lender::new(lender));
+        Self { inner: Arc::new(Inner { pd, lender, parts: None, context: context.clone() }) }
     }
 
     /// The thread domain that what is made in this domain is in; `None`: it can be used by several threads at once.

@@ -57,6 +57,15 @@ impl Default for AckTimeout {
     }
 }
 
+impl fmt::Display for AckTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.duration() {
+            Some(duration) => fmt::Debug::fmt(&duration, f),
+            None => f.pad("infinite"),
+        }
+    }
+}
+
 impl fmt::Debug for AckTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.duration() {
@@ -121,6 +130,12 @@ impl Default for RnrTimer {
     }
 }
 
+impl fmt::Display for RnrTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.duration(), f)
+    }
+}
+
 impl fmt::Debug for RnrTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RnrTimer({}: {:?})", self.0, self.duration())
@@ -151,6 +166,11 @@ mod tests {
     #[test]
     fn the_ends_of_the_scales_are_the_specifications() {
         assert_eq!(AckTimeout::INFINITE.duration(), None);
+        assert_eq!(
+            (AckTimeout::INFINITE.to_string(), AckTimeout::default().to_string()),
+            ("infinite".into(), "67.108864ms".into())
+        );
+        assert_eq!(RnrTimer::default().to_string(), "640µs");
         assert_eq!(AckTimeout::default().duration(), Some(Duration::from_nanos(67_108_864)));
         assert_eq!(RnrTimer::from_code(0).unwrap().duration(), Duration::from_micros(655_360));
         assert_eq!(RnrTimer::from_code(1).unwrap().duration(), Duration::from_micros(10));

@@ -10,8 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::resize::Capacity;
-use super::{CompletionQueue, Inner};
+use super::CompletionQueue;
 use crate::completion_channel::{CompletionChannel, Events};
 use crate::completion_fields::CompletionFields;
 use crate::context::Context;
@@ -19,7 +18,6 @@ use crate::error::Result;
 use crate::extended_completion_queue::{ExtendedCompletionQueue, is_complete};
 use crate::ffi;
 use crate::ffi::ibv_create_cq_attr_flags as Flags;
-use crate::object_id::Identity;
 use crate::returns::{Errno, null_and_errno};
 
 const CREATE_EX: &str = "ibv_create_cq_ex";
@@ -174,10 +172,8 @@ impl CompletionQueueBuilder {
             let remedy = creation_remedy(errno, &context, entries, comp_vector);
             errno.with_remedy(verb, format_args!("{entries} entries, vector {comp_vector}"), remedy)
         })?;
-        let identity = Identity::new(&context, cq.as_ptr());
         // SAFETY: the queue was made just now, and nobody else has it.
-        let capacity = Capacity::new(unsafe { cq.as_ref().cqe });
-        Ok(CompletionQueue { cq, inner: Arc::new(Inner { cq, events, channel, capacity, identity, context }) })
+        Ok(unsafe { CompletionQueue::new(cq, context, events, channel, None) })
     }
 }
 

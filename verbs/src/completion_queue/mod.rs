@@ -2,12 +2,13 @@
 //!
 //! # Safety
 //!
-//! `Inner::cq` came from `ibv_create_cq`, is destroyed only when `Inner` is dropped, and each queue pair on it holds the
-//! `Inner`. On a channel, its context pointer is `Inner::events`, and it is destroyed under the channel's lock.
+//! `Inner::cq` came from `ibv_create_cq` and is destroyed only when `Inner` is dropped, or is alive as long as `Inner::lender` is. Each
+//! queue pair on it holds the `Inner`. On a channel, its context pointer is `Inner::events`, and it is destroyed under the channel's lock.
 //! Its field `cqe` is read and written under `Inner::capacity`'s lock only, but for reads of the provider's.
 #![allow(unsafe_code)]
 
 mod builder;
+mod raw;
 mod resize;
 mod wait;
 
@@ -21,6 +22,7 @@ use crate::context::Context;
 use crate::dispatch;
 use crate::error::Result;
 use crate::ffi;
+use crate::lender::Lender;
 use crate::object_id::{Identity, ObjectId};
 use crate::poll_error::PollError;
 use crate::work_completion::WorkCompletion;
@@ -33,6 +35,8 @@ pub use wait::Notify;
 struct Inner {
     cq: NonNull<ffi::ibv_cq>,
     events: Arc<Events>,
+    // Such a queue has no channel.
+    lender: Option<Lender>,
     // Destroyed after the queue: libibverbs refuses to destroy a channel that a queue still uses.
     channel: Option<CompletionChannel>,
     /// How many completions it holds.
@@ -48,6 +52,9 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.lender.is_some() {
+            return;
+        }
         let lock = self.channel.as_ref().map(CompletionChannel::lock);
         // SAFETY: the queue is alive, and under the lock no further event of it is taken.
         unsafe { self.events.ack(self.cq.as_ptr()) };

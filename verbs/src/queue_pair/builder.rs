@@ -52,6 +52,29 @@ impl From<ffi::ibv_qp_cap> for QueuePairCapabilities {
     }
 }
 
+impl From<QueuePairCapabilities> for ffi::ibv_qp_cap {
+    fn from(capabilities: QueuePairCapabilities) -> Self {
+        let QueuePairCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } =
+            capabilities;
+        Self { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
+    }
+}
+
+impl Default for QueuePairCapabilities {
+    /// 64 requests in each queue, of one scatter/gather entry each.
+    fn default() -> Self {
+        Self { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 }
+    }
+}
+
+impl fmt::Display for QueuePairCapabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = self;
+        write!(f, "max_send_wr {max_send_wr}, max_recv_wr {max_recv_wr}, max_send_sge {max_send_sge}, ")?;
+        write!(f, "max_recv_sge {max_recv_sge}, max_inline_data {max_inline_data}")
+    }
+}
+
 /// `ibv_create_qp` and its arguments. Made by [`QueuePair::builder`].
 #[must_use = "a builder makes nothing before `build` is called"]
 pub struct QueuePairBuilder<T: Transport> {
@@ -81,13 +104,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             srq: None,
-            cap: ffi::ibv_qp_cap {
-                max_send_wr: 64,
-                max_recv_wr: 64,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
+            cap: QueuePairCapabilities::default().into(),
             signal_all: false,
             extended: Extended::No,
             windows: false,
@@ -238,7 +255,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         }
     }
 
-    fn finish(
+    pub(super) fn finish(
         self,
         qp: NonNull<ffi::ibv_qp>,
         cap: ffi::ibv_qp_cap,
@@ -252,6 +269,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             extended,
             max_datagram: Box::new(AtomicU32::new(u32::MAX)),
             multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
+            lender: None,
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,
@@ -298,17 +316,7 @@ impl<T: Transport> QueuePairBuilder<T> {
 
 impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cap = self.cap();
-        write!(
-            f,
-            "{}, max_send_wr {}, max_recv_wr {}, max_send_sge {}, max_recv_sge {}, max_inline_data {}",
-            T::NAME,
-            cap.max_send_wr,
-            cap.max_recv_wr,
-            cap.max_send_sge,
-            cap.max_recv_sge,
-            cap.max_inline_data
-        )?;
+        write!(f, "{}, {}", T::NAME, QueuePairCapabilities::from(self.cap()))?;
         match &self.srq {
             Some(srq) => write!(f, ", {srq:?}"),
             None => Ok(()),

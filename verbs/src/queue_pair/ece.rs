@@ -5,6 +5,8 @@
 //! Calls are given a queue pair that is alive, and a structure that outlives them.
 #![allow(unsafe_code)]
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::queue_pair::QueuePair;
@@ -31,6 +33,12 @@ impl EnhancedConnection {
     /// The options of a vendor.
     pub fn new(vendor_id: u32, options: u32) -> Self {
         Self { vendor_id, options, comp_mask: 0 }
+    }
+}
+
+impl fmt::Display for EnhancedConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vendor {:#x}, options {:#x}", self.vendor_id, self.options)
     }
 }
 

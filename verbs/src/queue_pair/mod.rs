@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! `QueuePair::qp` came from `ibv_create_qp`, is of transport `T`, and is destroyed only when the `QueuePair` is dropped.
-//! The queues and the domain that it uses are held until then. `QueuePair::post_recv` is [`receive::function`]'s.
+//! `QueuePair::qp` is of transport `T`. It came from `ibv_create_qp` and is destroyed only when the `QueuePair` is dropped, or is alive
+//! as long as `QueuePair::lender` is. The queues and the domain that it uses are held until then. `QueuePair::post_recv` is [`receive::function`]'s.
 #![allow(unsafe_code)]
 
 mod activate;
@@ -20,6 +20,7 @@ mod modification;
 mod modify;
 mod multicast;
 mod post;
+mod raw;
 mod receive;
 mod state;
 mod transition;
@@ -32,6 +33,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
 use crate::ffi;
+use crate::lender::Lender;
 use crate::memory_window::BoundWindows;
 use crate::object_id::{Identity, ObjectId};
 use crate::protection_domain::ProtectionDomain;
@@ -83,6 +85,7 @@ pub struct QueuePair<T: Transport> {
     multicast: Option<Arc<Attachments>>,
     /// The memory windows of type 2 that it has bound.
     windows: Box<BoundWindows>,
+    lender: Option<Lender>,
     // All released after the queue pair is destroyed: libibverbs refuses to destroy what it still uses.
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -104,8 +107,13 @@ impl<T: Transport> Drop for QueuePair<T> {
             attachments.close();
         }
         self.windows.free(self.qp);
-        // SAFETY: the queue pair is alive, and is destroyed only here.
-        let _ = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
+        match self.lender.take() {
+            Some(lender) => drop(lender),
+            None => {
+                // SAFETY: the queue pair is alive, and is destroyed only here.
+                let _ = unsafe { ffi::ibv_destroy_qp(self.qp.as_ptr()) };
+            }
+        }
     }
 }
 

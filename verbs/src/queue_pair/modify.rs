@@ -46,11 +46,18 @@ impl<T: Transport> QueuePair<T> {
                 None => errno.with_remedy(VERB, format_args!("{self:?}, {modification:?}"), remedy),
             }
         })?;
-        if T::DATAGRAM && modification.has(M::IBV_QP_PORT) {
-            let port = self.protection_domain().context().port(attributes.port_num).ok();
-            self.max_datagram.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
+        if modification.has(M::IBV_QP_PORT) {
+            self.remember_port(attributes.port_num);
         }
         Ok(())
+    }
+
+    /// UD: how many bytes a message through this port has at most.
+    pub(super) fn remember_port(&self, port: u8) {
+        if T::DATAGRAM {
+            let port = self.protection_domain().context().port(port).ok();
+            self.max_datagram.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
+        }
     }
 
     /// `ibv_modify_qp` to RESET: forgets all requests and the connection; the queue pair can be connected again.

@@ -21,6 +21,8 @@ mod questions;
 mod queue_pair;
 mod registration;
 mod shared_receive_queue;
+mod special;
 mod traffic;
 mod unreliable_connection;
 mod wait;
+mod way_down;

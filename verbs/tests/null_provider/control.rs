@@ -241,11 +241,11 @@ pub(super) unsafe extern "C" fn ibv_create_qp(
     // SAFETY: as above.
     let mut state = unsafe { shared(context) }.lock();
     let (send_cq, recv_cq) = (attributes.send_cq, attributes.recv_cq);
-    let mut parents = vec![
-        (Kind::Domain, pd as usize),
-        (Kind::CompletionQueue, send_cq as usize),
-        (Kind::CompletionQueue, recv_cq as usize),
-    ];
+    let mut parents = vec![(Kind::Domain, pd as usize), (Kind::CompletionQueue, send_cq as usize)];
+    // The sending end of an extended reliable connection receives nothing.
+    if attributes.qp_type != ffi::ibv_qp_type::IBV_QPT_XRC_SEND {
+        parents.push((Kind::CompletionQueue, recv_cq as usize));
+    }
     if !attributes.srq.is_null() {
         parents.push((Kind::SharedReceiveQueue, attributes.srq as usize));
     }

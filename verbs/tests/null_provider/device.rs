@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use verbs::ffi;
 
-use super::state::{CURRENT, Kind, Shared, set_errno};
+use super::state::{CURRENT, Kind, Shared, State, set_errno};
 use super::{
     DataPath, checked, completion_queue, device_memory, domains, extended, extended_queue, plain, questions, regions,
-    srq, windows,
+    special, srq, windows,
 };
 
 const GIDS: [[u8; 16]; 2] =
@@ -57,6 +57,18 @@ fn copy_text(text: &str, into: &mut [c_char]) {
     }
 }
 
+fn new_device(shared: &Arc<Shared>, state: &mut State) -> *mut Device {
+    // SAFETY: all zeroes are a valid structure.
+    let mut device: ffi::ibv_device = unsafe { mem::zeroed() };
+    device.node_type = ffi::ibv_node_type::IBV_NODE_CA;
+    device.transport_type = ffi::ibv_transport_type::IBV_TRANSPORT_IB;
+    copy_text("null0", &mut device.name);
+    copy_text("uverbs0", &mut device.dev_name);
+    let device = state.keep(Device { device, shared: Arc::as_ptr(shared) });
+    state.add(Kind::Device, device as usize, &[]);
+    device
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ffi::ibv_device {
     let Some(shared) = CURRENT.with_borrow(Clone::clone) else {
@@ -68,15 +80,9 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ffi::ib
         set_errno(fault.errno);
         return ptr::null_mut();
     }
-    // SAFETY: all zeroes are a valid structure.
-    let mut device: ffi::ibv_device = unsafe { mem::zeroed() };
-    device.node_type = ffi::ibv_node_type::IBV_NODE_CA;
-    device.transport_type = ffi::ibv_transport_type::IBV_TRANSPORT_IB;
-    copy_text("null0", &mut device.name);
-    copy_text("uverbs0", &mut device.dev_name);
-    let device = state.keep(Device { device, shared: Arc::as_ptr(&shared) });
+    // As in libibverbs, a device that is in a list or open is the same in the next list.
+    let device = state.live_device().map_or_else(|| new_device(&shared, &mut state), |address| address as *mut Device);
     let list = state.keep(List { shared: Arc::as_ptr(&shared), devices: [device.cast(), ptr::null_mut()] });
-    state.add(Kind::Device, device as usize, &[]);
     // SAFETY: the list was made just now, and the caller passes a place for the count or null.
     unsafe {
         let devices = (&raw mut (*list).devices).cast();
@@ -160,6 +166,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
     regions::install(&mut verbs);
     device_memory::install(&mut verbs);
     windows::install(&mut verbs.context.ops);
+    special::install(&mut verbs);
     srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.

@@ -17,7 +17,7 @@ use super::control::{CompletionQueue, QueuePair, ibv_create_qp};
 use super::device::shared;
 use super::plain::{Entry, Ring};
 use super::state::set_errno;
-use super::{DataPath, checked_extended};
+use super::{DataPath, checked_extended, special};
 
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
     verbs.create_qp_ex = Some(create_qp_ex);
@@ -40,6 +40,10 @@ unsafe extern "C" fn create_qp_ex(
     if let Some(fault) = unsafe { shared(context) }.lock().fault("ibv_create_qp_ex") {
         set_errno(fault.errno);
         return ptr::null_mut();
+    }
+    // SAFETY: the context is one of ours, and the caller passes a structure.
+    if let Some(qp) = unsafe { special::create_qp_ex(context, &*attributes) } {
+        return qp;
     }
     // SAFETY: the caller passes a structure; all zeroes are a valid `ibv_qp_init_attr`.
     let (extended, mut plain) = unsafe { (&mut *attributes, mem::zeroed::<ffi::ibv_qp_init_attr>()) };

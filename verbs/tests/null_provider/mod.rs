@@ -30,6 +30,7 @@ mod extended_queue;
 mod plain;
 mod questions;
 mod regions;
+mod special;
 mod srq;
 mod state;
 mod windows;
@@ -158,6 +159,31 @@ impl NullProvider {
     /// A call that takes an asynchronous event dawdles for this long, with the event in its hands.
     pub(crate) fn dawdle(&self, pause: std::time::Duration) {
         self.shared.lock().async_events.pause = pause;
+    }
+
+    /// The kernel copies registered memory at a fork.
+    pub(crate) fn copy_at_fork(&self) {
+        self.shared.lock().fork_status = verbs::ffi::ibv_fork_status::IBV_FORK_UNNEEDED.0;
+    }
+
+    /// The last rule that a flow was made of: an `ibv_flow_attr` and what follows it.
+    pub(crate) fn flow_rule(&self) -> Vec<u8> {
+        self.shared.lock().special.rule.clone()
+    }
+
+    /// The security parameters indices, and keys, that actions of ESP were made of or changed to.
+    pub(crate) fn esp(&self) -> Vec<(u32, Vec<u8>)> {
+        self.shared.lock().special.esp.clone()
+    }
+
+    /// The descriptors that XRC domains were opened with.
+    pub(crate) fn xrc_files(&self) -> Vec<i32> {
+        self.shared.lock().special.files.clone()
+    }
+
+    /// The key and the fields of the last queue pair with an indirection table.
+    pub(crate) fn receive_hash(&self) -> Option<(Vec<u8>, u64)> {
+        self.shared.lock().special.hash.clone()
     }
 
     /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.

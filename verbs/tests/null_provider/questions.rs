@@ -13,7 +13,7 @@ use verbs::ffi;
 
 use super::completion_queue::MAX_MODERATION;
 use super::device::{fill, shared};
-use super::state::{Kind, set_errno};
+use super::state::{CURRENT, Kind, set_errno};
 
 /// The P_Key table of port 1.
 pub(super) const PKEYS: [u16; 3] = [0xffff, 0x8012, 0x0013];
@@ -56,6 +56,17 @@ unsafe extern "C" fn query_device_ex(
         supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RC.0,
     };
     all.phys_port_cnt_ex = 300;
+    all.tso_caps = ffi::ibv_tso_caps { max_tso: 1 << 18, supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RAW_PACKET.0 };
+    all.rss_caps = ffi::ibv_rss_caps {
+        supported_qpts: 1 << ffi::ibv_qp_type::IBV_QPT_RAW_PACKET.0,
+        max_rwq_indirection_tables: 1 << 20,
+        max_rwq_indirection_table_size: 512,
+        rx_hash_fields_mask: 0b11 | 1 << 40,
+        rx_hash_function: 1,
+    };
+    all.max_wq_type_rq = 1 << 23;
+    all.raw_packet_caps = 0b110;
+    all.tm_caps = ffi::ibv_tm_caps { max_rndv_hdr_size: 64, max_num_tags: 127, flags: 1, max_ops: 16384, max_sge: 1 };
     // SAFETY: the caller's structure has room for `length` bytes.
     unsafe { (&raw const all).cast::<u8>().copy_to(attributes.cast(), length.min(size_of_val(&all))) };
     0
@@ -153,4 +164,22 @@ unsafe extern "C" fn ibv_set_ece(qp: *mut ffi::ibv_qp, ece: *mut ffi::ibv_ece) -
         }
         if (*ece).vendor_id == VENDOR { 0 } else { libc::EINVAL }
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_fork_init() -> c_int {
+    let shared = CURRENT.with_borrow(Clone::clone).expect("there is a provider");
+    let mut state = shared.lock();
+    if let Some(fault) = state.fault("ibv_fork_init") {
+        return fault.returns.unwrap_or(fault.errno);
+    }
+    state.fork_status = ffi::ibv_fork_status::IBV_FORK_ENABLED.0;
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_is_fork_initialized() -> ffi::ibv_fork_status {
+    let shared = CURRENT.with_borrow(Clone::clone).expect("there is a provider");
+    let state = shared.lock();
+    ffi::ibv_fork_status(state.fork_status)
 }

@@ -33,7 +33,7 @@ pub(super) fn install(verbs: &mut ffi::verbs_context) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_srq(
+pub(super) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ffi::ibv_pd,
     attributes: *mut ffi::ibv_srq_init_attr,
 ) -> *mut ffi::ibv_srq {

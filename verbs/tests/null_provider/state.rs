@@ -12,6 +12,7 @@ use verbs::ffi;
 use super::DataPath;
 use super::checked_extended::Building;
 use super::events::AsyncEvents;
+use super::special::Special;
 use super::srq::SharedQueue;
 
 thread_local! {
@@ -34,6 +35,12 @@ pub(crate) enum Kind {
     AddressHandle,
     Window,
     DeviceMemory,
+    XrcDomain,
+    WorkQueue,
+    IndirectionTable,
+    Flow,
+    Counters,
+    FlowAction,
 }
 
 /// How a call fails.
@@ -140,6 +147,7 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     /// The mask and the flags that the last extended queue was made with.
     pub(super) creation_flags: (u32, u32),
+    pub(super) fork_status: u32,
     pub(super) lacks_builders: bool,
     pub(super) lacks_readers: bool,
     pub(super) queues: HashMap<usize, Queue>,
@@ -154,6 +162,7 @@ pub(super) struct State {
     /// The queues of which each channel has an event.
     pub(super) events: HashMap<usize, VecDeque<usize>>,
     pub(super) async_events: AsyncEvents,
+    pub(super) special: Special,
     last_number: u32,
 }
 
@@ -205,6 +214,12 @@ impl State {
         self.objects.insert(address, Object { kind, parents: parents.to_vec(), users: 0, alive: true });
     }
 
+    /// An object was made of another one too.
+    pub(super) fn adopt(&mut self, child: usize, parent: usize) {
+        self.objects.get_mut(&parent).expect("checked before").users += 1;
+        self.objects.get_mut(&child).expect("was added").parents.push(parent);
+    }
+
     /// Whether there is such an object; if not, `verb` was called with what it must not.
     pub(super) fn check(&mut self, kind: Kind, address: usize, verb: &str) -> bool {
         let problem = match self.objects.get(&address) {
@@ -251,6 +266,12 @@ impl State {
 
     pub(super) fn live(&self, kind: Kind) -> usize {
         self.objects.values().filter(|object| object.alive && object.kind == kind).count()
+    }
+
+    /// The device that is in a list or open.
+    pub(super) fn live_device(&self) -> Option<usize> {
+        let mut objects = self.objects.iter();
+        objects.find(|(_, object)| object.alive && object.kind == Kind::Device).map(|(address, _)| *address)
     }
 
     pub(super) fn live_objects(&self) -> Vec<Kind> {

@@ -12,6 +12,9 @@ mod destruction;
 mod device_memory;
 mod domains;
 mod extended;
+mod facts;
+mod flow;
+mod fork;
 mod inline;
 mod leaks;
 mod memory;
@@ -28,6 +31,9 @@ mod reregistration;
 mod shared_receive_queue;
 mod signaling;
 mod waiting;
+mod way_down;
+mod work_queue;
+mod xrc;
 
 use std::time::Duration;
 

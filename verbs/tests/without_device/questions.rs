@@ -28,10 +28,13 @@ fn what_was_added_to_the_devices_attributes_is_told() {
     let limits = attributes.completion_moderation();
     assert_eq!((limits.max_count, limits.max_period_us), (1000, 1000));
     let pacing = attributes.packet_pacing();
-    assert_eq!((pacing.min_rate_kbps, pacing.max_rate_kbps, pacing.queue_pair_types), (1, 100_000_000, 4));
+    assert_eq!(
+        (pacing.min_rate_kbps, pacing.max_rate_kbps, pacing.queue_pair_types),
+        (1, 100_000_000, QueuePairTypes::RC)
+    );
     let atomics = attributes.pci_atomics();
     assert_eq!((atomics.fetch_add, atomics.swap, atomics.compare_swap), (2, 4, 7));
-    assert_eq!((attributes.max_device_memory(), attributes.as_raw().max_wq_type_rq), (1 << 17, 0));
+    assert_eq!((attributes.max_device_memory(), attributes.max_receive_work_queues()), (1 << 17, 1 << 23));
 }
 
 #[test]

@@ -2,11 +2,14 @@
 //!
 //! # Safety
 //!
-//! * `Inner::srq` came from `ibv_create_srq`, is destroyed only when `Inner` is dropped, and each queue pair on it holds the
-//!   `Inner`. Its context's operation table has `post_srq_recv`.
+//! * `Inner::srq` came from `ibv_create_srq` and is destroyed only when `Inner` is dropped, or is alive as long as `Inner::lender` is.
+//!   Each queue pair on it holds the `Inner`. Its context's operation table has `post_srq_recv`.
 //! * The requests of a chain are linked to each other and to nothing else, and they, the lists of their scatter/gather entries
 //!   and the entries' regions live as long as the call. Providers do not keep pointers to them.
 #![allow(unsafe_code)]
+
+mod raw;
+mod xrc;
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -18,6 +21,7 @@ use crate::context::Context;
 use crate::dispatch;
 use crate::error::Result;
 use crate::ffi;
+use crate::lender::Lender;
 use crate::object_id::{Identity, ObjectId};
 use crate::post_error::PostError;
 use crate::prepared_receive::PreparedReceive;
@@ -25,6 +29,8 @@ use crate::protection_domain::ProtectionDomain;
 use crate::receive_request::ReceiveRequest;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
 use crate::work_request::{Limits, Linked};
+
+use xrc::Xrc;
 
 /// The verb that posts.
 const VERB: &str = "ibv_post_srq_recv";
@@ -34,6 +40,9 @@ struct Inner {
     /// How many scatter/gather entries a request can have.
     max_sge: u32,
     identity: Identity,
+    lender: Option<Lender>,
+    // Let go after the queue is destroyed, as is the domain.
+    xrc: Option<Xrc>,
     // Freed after the queue is destroyed: libibverbs refuses to free a domain that a queue still uses.
     pd: ProtectionDomain,
 }
@@ -45,8 +54,10 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the queue is alive, is destroyed only here, and no queue pair uses it: each held us and is gone.
-        let _ = unsafe { ffi::ibv_destroy_srq(self.srq.as_ptr()) };
+        if self.lender.is_none() {
+            // SAFETY: the queue is alive, is destroyed only here, and no queue pair uses it: each held us and is gone.
+            let _ = unsafe { ffi::ibv_destroy_srq(self.srq.as_ptr()) };
+        }
     }
 }
 
@@ -151,8 +162,8 @@ impl SharedReceiveQueueBuilder {
         // SAFETY: the domain is alive, and `attributes` outlives the call.
         let srq = null_and_errno(unsafe { ffi::ibv_create_srq(pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, arguments, remedy(pd.context(), errno, max_wr, max_sge)))?;
-        let identity = Identity::new(pd.context(), srq.as_ptr());
-        Ok(SharedReceiveQueue { srq, inner: Arc::new(Inner { srq, max_sge: attributes.attr.max_sge, identity, pd }) })
+        // SAFETY: the queue was made just now, nobody else has it, and the function to post is there.
+        Ok(unsafe { SharedReceiveQueue::new(srq, &pd, attributes.attr.max_sge, None, None) })
     }
 }
 

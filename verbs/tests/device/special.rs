@@ -1,0 +1,87 @@
+//! What few devices have: each can be made, or is refused as unsupported.
+
+use verbs::*;
+
+use crate::harness::*;
+
+/// Whether the device has it; if not, it says so by this verb.
+fn has<T>(result: Result<T>, wanted: &str) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(Error::Unsupported { verb, errno: libc::EOPNOTSUPP, .. }) if verb == wanted => false,
+        Err(error) => panic!("{wanted}: {error:?}"),
+    }
+}
+
+#[test]
+fn a_device_without_extended_reliable_connections_says_so() {
+    let side = Side::new();
+    let supported = side.context.device_attributes().unwrap().capabilities().contains(DeviceCapabilities::XRC);
+    let domain = side.context.create_xrc_domain();
+    let sender = XrcSendQueuePair::new(&side.pd, &side.cq, 4, 1);
+    if let Ok(domain) = &domain {
+        assert!(supported);
+        let srq = SharedReceiveQueueBuilder::new(&side.pd, 4).build_xrc(domain, &side.cq).unwrap();
+        assert!(srq.number().is_ok());
+        let receiver = XrcReceiveQueuePair::new(domain).unwrap();
+        assert_ne!(receiver.qp_num(), sender.unwrap().qp_num());
+        return;
+    }
+    assert!(!supported);
+    assert!(!has(domain, "ibv_open_xrcd"));
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(!has(side.context.open_xrc_domain(&file), "ibv_open_xrcd"));
+    assert!(!has(sender, "ibv_create_qp_ex"));
+}
+
+#[test]
+fn a_device_without_raw_packets_says_so() {
+    let side = Side::new();
+    let qp = RawPacketQueuePair::new(&side.pd, &side.cq, &side.cq, QueuePairCapabilities::default());
+    if let Ok(qp) = &qp {
+        qp.activate(1).unwrap();
+        let _ = has(qp.create_flow(&FlowRule::new(1).ethernet(EthernetMatch::default())), "ibv_create_flow");
+    }
+    let _ = has(qp, "ibv_create_qp");
+}
+
+#[test]
+fn a_device_without_work_queues_says_so() {
+    let side = Side::new();
+    let supported = side.context.extended_device_attributes().unwrap().max_receive_work_queues() > 0;
+    let queue = WorkQueueBuilder::new(&side.pd, &side.cq, 8).build();
+    if let Ok(queue) = &queue {
+        side.context.create_indirection_table(&[queue.clone(), queue.clone()]).unwrap();
+    }
+    assert_eq!(has(queue, "ibv_create_wq"), supported);
+}
+
+#[test]
+fn a_device_without_counters_or_esp_says_so() {
+    let context = open();
+    if let Ok(counters) = context.create_counters() {
+        assert!(counters.read(&mut [0]).is_err(), "nothing is attached");
+    }
+    let _ = has(context.create_counters(), "ibv_create_counters");
+    let _ = has(context.create_esp_action(&EspAttributes::new(1, &[0; 16])), "ibv_create_flow_action_esp");
+}
+
+#[test]
+fn what_rxe_does_not_have_is_unsupported() {
+    let side = Side::new();
+    if side.context.device_attributes().unwrap().vendor_id() != 0xff_ffff {
+        return;
+    }
+    assert!(!has(side.context.create_xrc_domain(), "ibv_open_xrcd"));
+    assert!(!has(WorkQueueBuilder::new(&side.pd, &side.cq, 8).build(), "ibv_create_wq"));
+    assert!(!has(side.context.create_counters(), "ibv_create_counters"));
+    let esp = EspAttributes::new(1, &[0; 16]);
+    assert!(!has(side.context.create_esp_action(&esp), "ibv_create_flow_action_esp"));
+    let qp = RawPacketQueuePair::new(&side.pd, &side.cq, &side.cq, QueuePairCapabilities::default());
+    assert!(!has(qp, "ibv_create_qp"));
+    let attributes = side.context.extended_device_attributes().unwrap();
+    assert_eq!(attributes.receive_side_scaling(), ReceiveSideScaling::default());
+    assert_eq!(attributes.segmentation_offload(), SegmentationOffload::default());
+    assert_eq!(attributes.tag_matching(), TagMatching::default());
+    assert_eq!(attributes.raw_packet_capabilities(), RawPacketCapabilities::empty());
+}
