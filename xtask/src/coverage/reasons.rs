@@ -5,4 +5,27 @@ pub(crate) fn of(function: &str) -> Option<&'static str> {
     REASONS.iter().find(|(names, _)| names.contains(&function)).map(|(_, reason)| *reason)
 }
 
-const REASONS: &[(&[&str], &str)] = &[];
+const REASONS: &[(&[&str], &str)] = &[
+    (
+        &["ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str", "ibv_wc_status_str", "ibv_wr_opcode_str"],
+        "the `Display` of our types has texts of its own",
+    ),
+    (&["ibv_rate_to_mbps", "ibv_rate_to_mult"], "`LinkRate` has the specification's table"),
+    (
+        &["ibv_import_dm", "ibv_import_mr", "ibv_import_pd", "ibv_unimport_dm", "ibv_unimport_mr", "ibv_unimport_pd"],
+        "objects of another process, by their numbers: raw only",
+    ),
+    (&["ibv_post_srq_ops", "ibv_wc_read_tm_info"], "tag matching, which one vendor's devices had: raw only"),
+    (&["ibv_post_wq_recv"], "work queues have a thin owner, and no data path: raw only"),
+    (&["ibv_modify_qp_rate_limit"], "packet pacing of raw packet queue pairs: raw only"),
+    (&["ibv_query_qp_data_in_order"], "whether the last byte of a message comes last: raw only, for now"),
+    (
+        &["ibv_resolve_eth_l2_from_gid", "ibv_flow_label_to_udp_sport"],
+        "the kernel and the provider resolve addresses by themselves when an address handle is made",
+    ),
+    (&["ibv_wr_abort"], "what does not fit is found before `ibv_wr_start`, so nothing has to be given up"),
+    (&["ibv_wr_atomic_write"], "atomic write is not wrapped yet"),
+    (&["ibv_wr_send_tso"], "segmentation offload, of raw packet queue pairs, which have no data path: raw only"),
+    (&["ibv_wr_set_xrc_srqn"], "XRC has a thin owner, and no data path: raw only"),
+    (&["ibv_wc_read_invalidated_rkey"], "`Success::invalidated_rkey` of a plain completion has it"),
+];
