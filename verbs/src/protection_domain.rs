@@ -115,6 +115,7 @@ impl ProtectionDomain {
     }
 
     /// The domain in libibverbs' terms; valid as long as `self`, and not to be freed.
+    #[inline]
     pub fn as_raw(&self) -> *mut ffi::ibv_pd {
         self.inner.pd.as_ptr()
     }
