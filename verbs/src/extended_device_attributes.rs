@@ -259,6 +259,13 @@ impl ExtendedDeviceAttributes {
     }
 }
 
+impl fmt::Display for ExtendedDeviceAttributes {
+    /// As the attributes that devices have always had.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.device().fmt(f)
+    }
+}
+
 impl fmt::Display for OnDemandPaging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { supported, implicit, rc, uc, ud, xrc } = self;

@@ -30,6 +30,12 @@ pub struct LocalSlice<'a> {
 }
 
 impl<'a> LocalSlice<'a> {
+    /// The entry in libibverbs' terms. What is made of it by other means has to be done with before the region is.
+    #[doc(alias = "ibv_sge")]
+    pub fn as_raw(&self) -> &ffi::ibv_sge {
+        &self.sge
+    }
+
     /// The range at what is `address` for the device, of a region that lives for `'a`.
     #[inline]
     pub(crate) fn new(address: u64, length: usize, lkey: u32) -> Result<Self> {

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::ffi;
 use crate::ffi::{ibv_qp_type as Q, ibv_raw_packet_caps as R, ibv_rx_hash_fields as H, ibv_tm_cap_flags as M};
+use crate::transport::Transport;
 
 bitflags::bitflags! {
     /// Types of queue pairs: a bit for each `enum ibv_qp_type`.
-    #[doc(alias = "ibv_is_qpt_supported")]
     #[doc(alias = "supported_qpts")]
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct QueuePairTypes: u32 {
@@ -23,6 +23,14 @@ bitflags::bitflags! {
         const XRC_SEND = 1 << Q::IBV_QPT_XRC_SEND.0;
         /// The receiving end of an extended reliable connection.
         const XRC_RECEIVE = 1 << Q::IBV_QPT_XRC_RECV.0;
+    }
+}
+
+impl QueuePairTypes {
+    /// `ibv_is_qpt_supported`: whether queue pairs of transport `T` are among them.
+    #[doc(alias = "ibv_is_qpt_supported")]
+    pub fn supports<T: Transport>(self) -> bool {
+        self.bits() & 1 << T::TYPE.0 != 0
     }
 }
 

@@ -150,6 +150,11 @@ impl WorkCompletionOpcode {
 pub struct WorkCompletion(ffi::ibv_wc);
 
 impl WorkCompletion {
+    /// The completion in libibverbs' terms. Of one that failed, most fields mean nothing.
+    pub fn as_raw(&self) -> &ffi::ibv_wc {
+        &self.0
+    }
+
     /// The identifier that the program gave the request.
     #[inline]
     pub fn wr_id(&self) -> u64 {
@@ -200,6 +205,17 @@ impl Default for WorkCompletion {
     fn default() -> Self {
         // SAFETY: all zeroes are a valid `ibv_wc`, as the file's invariant says.
         Self(unsafe { std::mem::zeroed() })
+    }
+}
+
+impl fmt::Display for WorkCompletion {
+    /// Such as `request 7: send, success`, or `request 7: remote access error (vendor error 0x88)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}: ", self.wr_id())?;
+        match self.success() {
+            Ok(success) => write!(f, "{}, {}", success.opcode(), self.status()),
+            Err(_) => write!(f, "{} (vendor error {:#x})", self.status(), self.vendor_error()),
+        }
     }
 }
 

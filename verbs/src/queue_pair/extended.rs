@@ -212,6 +212,11 @@ impl<T: Transport> ExtendedSend<'_, T> {
         if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }
     }
 
+    /// The queue pair in libibverbs' terms; valid as long as the [`QueuePair`].
+    pub fn as_raw(&self) -> *mut ffi::ibv_qp_ex {
+        self.extended.qp.as_ptr()
+    }
+
     /// The queue pair whose send queue it is.
     pub(crate) fn queue_pair(&self) -> &QueuePair<T> {
         self.queue_pair

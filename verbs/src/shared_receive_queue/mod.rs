@@ -112,6 +112,12 @@ pub struct SharedReceiveQueueAttributes {
     pub limit: u32,
 }
 
+impl fmt::Display for SharedReceiveQueueAttributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "max_wr {}, max_sge {}, limit {}", self.max_wr, self.max_sge, self.limit)
+    }
+}
+
 /// `ibv_create_srq` and its arguments.
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes nothing before `build` is called"]

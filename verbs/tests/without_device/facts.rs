@@ -34,7 +34,9 @@ fn a_devices_facts_are_printed() {
     assert_eq!(context.device().transport_type().to_string(), "InfiniBand");
     let attributes = context.extended_device_attributes().unwrap();
     let text = "node 0000:0000:0000:0000, vendor 0x000000 part 0, 1 port";
-    assert_eq!(attributes.device().to_string(), text);
+    assert_eq!((attributes.device().to_string(), attributes.to_string()), (text.to_owned(), text.to_owned()));
+    let types = attributes.packet_pacing().queue_pair_types;
+    assert!(types.supports::<Rc>() && !types.supports::<Uc>() && !types.supports::<Ud>());
     assert_eq!(attributes.on_demand_paging().to_string(), "RC: SEND | RECEIVE, UC: none, UD: SEND, XRC: none");
     assert_eq!(attributes.completion_moderation().to_string(), "up to 1000 completions, 1000 us");
     assert_eq!(attributes.packet_pacing().to_string(), "1 to 100000000 kbit/s on RC");
@@ -69,6 +71,8 @@ fn a_queue_pairs_facts_are_printed() {
     assert_eq!(bench.qp.capabilities().to_string(), caps);
     let local = bench.qp.local_endpoint(1, &GidFilter::default()).unwrap();
     assert_eq!(local.to_string(), format!("{}, port 1, GID 1: ::ffff:192.0.2.9 (RoCE v2)", local.endpoint));
+    let srq = bench.pd.create_shared_receive_queue(9).unwrap();
+    assert_eq!(srq.attributes().unwrap().to_string(), "max_wr 9, max_sge 1, limit 0");
     assert_eq!(EnhancedConnection::new(0x2c9, 1).to_string(), "vendor 0x2c9, options 0x1");
 }
 
@@ -90,4 +94,32 @@ fn a_gid_is_chosen_by_the_hosts_address_or_by_the_peers_or_by_neither() {
         text.contains("is a route to 127.0.0.1, but that route starts at 127.0.0.1, and port 1 of null0 has"),
         "{text}"
     );
+}
+
+#[test]
+fn a_completion_is_printed_with_what_means_something() {
+    let bench = Bench::new();
+    let printed = |status, opcode| {
+        bench.provider.complete_with(status, opcode);
+        bench.qp.post_receive(&ReceiveRequest::new(7, &[])).unwrap();
+        let mut room = [WorkCompletion::default(); 1];
+        let completion = bench.cq.poll(&mut room).unwrap()[0];
+        assert_eq!((completion.as_raw().wr_id, completion.as_raw().status.0), (7, status));
+        completion.to_string()
+    };
+    let opcode = WorkCompletionOpcode::RECEIVE;
+    assert_eq!(printed(0, opcode.as_raw()), format!("request 7: {opcode}, {}", WorkCompletionStatus::SUCCESS));
+    let status = WorkCompletionStatus::REMOTE_ACCESS_ERROR;
+    assert_eq!(printed(status.as_raw(), 77), format!("request 7: {status} (vendor error 0x0)"));
+}
+
+#[test]
+fn slices_and_the_extended_interface_show_what_c_has_of_them() {
+    let bench = Bench::build(|builder| builder.require_extended());
+    let slice = bench.region.slice(8..24).unwrap();
+    let raw = slice.as_raw();
+    assert_eq!((raw.length, raw.lkey), (16, slice.lkey()));
+    assert_eq!(raw.addr, bench.region.slice(..).unwrap().as_raw().addr + 8);
+    // An `ibv_qp_ex` begins with its `ibv_qp`.
+    assert_eq!(bench.qp.extended().unwrap().as_raw().cast(), bench.qp.as_raw());
 }
