@@ -71,74 +71,101 @@ fn is_latency(row: &Value, size: u64, messages: u64, hops: f64) {
     assert!((number(&row["latency_us"]["mean"]) / mean - 1.0).abs() < 0.01, "{row}");
 }
 
+/// Checks that nothing was lost where a message may be, and that losses are not spoken of where none may be.
+fn is_complete(record: &Value) {
+    let counts = record["connection"] != "RC" && record["op"] == "send" && record["test"] == "bw";
+    for row in record["results"].as_array().unwrap() {
+        assert_eq!(row.get("lost").cloned(), counts.then(|| 0.into()), "{row}");
+    }
+}
+
 #[test]
 fn bandwidth_of_each_operation_counts_every_message() {
-    for (op, size) in [("send", 4000), ("write", 4000), ("read", 4000), ("atomic", 8)] {
-        let record = measure(&format!("{op} bw -s {size} -n 150 --warm-up 30"));
-        assert_eq!((&record["op"], &record["test"]), (&op.into(), &"bw".into()));
-        is_bandwidth(&record["results"][0], size, 150);
-        assert_eq!(record["results"][0]["cq_mod"], 64, "half of the queue");
-        assert_eq!(record["warm_up"], 30);
+    // Of the queue's depth, every so many requests are signaled. The last ones have queues as short as they come, a chain as long
+    // as the queue, and one READ under way.
+    for (words, connection, sizes, messages, cq_mod) in [
+        ("send bw -s 32,4000 -n 150 -I 32 -m 1024 --warm-up 30", "RC", &[32, 4000][..], 150, 64),
+        ("send bw -s 4000 -n 150 -c UC", "UC", &[4000], 150, 64),
+        ("atomic bw -n 150", "RC", &[8], 150, 64),
+        ("send bw -s 64 -n 40 -t 1 -r 2", "RC", &[64], 40, 1),
+        ("write bw -s 64,20000 -n 100 -t 16 -l 16 -c uc", "UC", &[64, 20000], 100, 1),
+        ("read bw -s 5000 -n 40 -o 1 -Q 1", "RC", &[5000], 40, 1),
+    ] {
+        let record = measure(words);
+        let (op, _) = words.split_once(' ').unwrap();
+        assert_eq!(
+            (&record["op"], &record["test"], &record["connection"]),
+            (&op.into(), &"bw".into(), &connection.into())
+        );
+        let rows = record["results"].as_array().unwrap();
+        assert_eq!(rows.len(), sizes.len(), "{words}");
+        for (row, size) in rows.iter().zip(sizes) {
+            is_bandwidth(row, *size, messages);
+            assert_eq!(row["cq_mod"], cq_mod, "{words}");
+        }
+        is_complete(&record);
+        if words.contains("--warm-up") {
+            has_what_users_of_perftest_keep(&record);
+        }
     }
+}
+
+fn has_what_users_of_perftest_keep(record: &Value) {
+    let (address, interface) = (setting("RDMA_TEST_PEER_ADDRESS"), setting("RDMA_TEST_PEER_NETDEV"));
+    assert_eq!(
+        (&record["warm_up"], &record["inline_size"], &record["use_srq"]),
+        (&30.into(), &32.into(), &false.into())
+    );
+    assert_eq!((&record["link_layer"], &record["mtu"], &record["port"]), (&"Ethernet".into(), &1024.into(), &1.into()));
+    assert_eq!((&record["gid_index"], &record["gid_type"]), (&1.into(), &"RoCE v2".into()));
+    assert_eq!((&record["gid"], &record["interface"]), (&format!("::ffff:{address}").into(), &interface.into()));
 }
 
 #[test]
 fn latency_of_each_operation_has_its_percentiles_in_order() {
-    for (op, size, hops) in [("send", 64, 2.0), ("write", 64, 2.0), ("read", 64, 1.0), ("atomic", 8, 1.0)] {
-        let record = measure(&format!("{op} lat -s {size} -n 60"));
+    // Of the sizes with `-I 32`, one goes inline. More iterations than there are values that the last byte of an RDMA WRITE counts
+    // through.
+    for (words, sizes, messages, hops) in [
+        ("send lat -s 1,33 -n 260 -I 32", &[1, 33][..], 260, 2.0),
+        ("write lat -s 1,33 -n 260 -I 32", &[1, 33], 260, 2.0),
+        ("send lat -s 2,4k,64k -n 30 -e -c uc", &[2, 4096, 65536], 30, 2.0),
+        ("read lat -s 64 -n 60", &[64], 60, 1.0),
+        ("atomic lat -n 30 -e", &[8], 30, 1.0),
+    ] {
+        let record = measure(words);
+        let (op, _) = words.split_once(' ').unwrap();
         assert_eq!((&record["op"], &record["test"], &record["tx_depth"]), (&op.into(), &"lat".into(), &1.into()));
-        is_latency(&record["results"][0], size, 60, hops);
-    }
-}
-
-#[test]
-fn small_messages_go_inline_and_larger_ones_do_not() {
-    let record = measure("send bw -s 32,33 -n 100 -I 32");
-    is_bandwidth(&record["results"][0], 32, 100);
-    is_bandwidth(&record["results"][1], 33, 100);
-    for op in ["send", "write"] {
-        // More iterations than there are values that the last byte of an RDMA WRITE counts through.
-        let record = measure(&format!("{op} lat -s 1,33 -n 260 -I 32"));
-        is_latency(&record["results"][0], 1, 260, 2.0);
-        is_latency(&record["results"][1], 33, 260, 2.0);
-        assert_eq!(record["inline_size"], 32);
-    }
-}
-
-#[test]
-fn events_wake_both_ends() {
-    for test in ["write bw -s 4096", "send bw -s 64 -b"] {
-        let record = measure(&format!("{test} -n 100 -e"));
-        assert_eq!(record["events"], true);
-        let row = &record["results"][0];
-        is_bandwidth(row, row["size"].as_u64().unwrap(), if test.ends_with("-b") { 200 } else { 100 });
-    }
-    for test in ["send lat -s 64", "atomic lat"] {
-        let record = measure(&format!("{test} -n 30 -e"));
-        let hops = if test.starts_with("send") { 2.0 } else { 1.0 };
-        is_latency(&record["results"][0], record["results"][0]["size"].as_u64().unwrap(), 30, hops);
+        assert_eq!(record["events"], words.contains("-e"));
+        let rows = record["results"].as_array().unwrap();
+        assert_eq!(rows.len(), sizes.len(), "{words}");
+        for (row, size) in rows.iter().zip(sizes) {
+            is_latency(row, *size, messages, hops);
+        }
+        is_complete(&record);
     }
 }
 
 #[test]
 fn queue_pairs_directions_and_chains_multiply_the_messages() {
-    for op in ["send", "write", "read", "atomic"] {
-        let size = if op == "atomic" { 8 } else { 1000 };
+    for (test, size) in [
+        ("send bw -s 1000 -e", 1000),
+        ("send bw -s 1000 --use-srq", 1000),
+        ("send bw -s 1000 -c ud --use-srq", 1000),
+        ("write bw -s 1000 -e", 1000),
+        ("read bw -s 1000", 1000),
+        ("atomic bw", 8),
+    ] {
         // 20 is no multiple of 7: the last chain is shorter.
-        let record = measure(&format!("{op} bw -s {size} -n 20 -q 3 -b -l 7 -t 16"));
+        let record = measure(&format!("{test} -n 20 -q 3 -b -l 7 -t 16"));
         assert_eq!((&record["qps"], &record["bidirectional"]), (&3.into(), &true.into()));
         assert_eq!((&record["post_list"], &record["tx_depth"]), (&7.into(), &16.into()));
+        assert_eq!(
+            (&record["events"], &record["use_srq"]),
+            (&test.contains("-e").into(), &test.contains("srq").into())
+        );
         is_bandwidth(&record["results"][0], size, 20 * 3 * 2);
+        is_complete(&record);
     }
-}
-
-#[test]
-fn queues_as_short_as_they_come_and_chains_as_long_as_the_queue_work() {
-    is_bandwidth(&measure("send bw -s 64 -n 40 -t 1 -r 2")["results"][0], 64, 40);
-    is_bandwidth(&measure("write bw -s 64 -n 100 -t 16 -l 16")["results"][0], 64, 100);
-    let signaled = measure("read bw -s 5000 -n 40 -o 1 -Q 1");
-    is_bandwidth(&signaled["results"][0], 5000, 40);
-    assert_eq!(signaled["results"][0]["cq_mod"], 1);
 }
 
 #[test]
@@ -149,14 +176,11 @@ fn a_sweep_measures_all_powers_of_two() {
     for (row, exponent) in rows.iter().zip(1..) {
         is_bandwidth(row, 1 << exponent, 2);
     }
-    let record = measure("send lat -s 2,4k,64k -n 5");
-    let sizes: Vec<_> = record["results"].as_array().unwrap().iter().map(|row| row["size"].as_u64().unwrap()).collect();
-    assert_eq!(sizes, [2, 4096, 65536]);
 }
 
 #[test]
 fn a_duration_ends_the_test() {
-    for test in ["send bw -s 64 -q 2 -b", "write bw -s 64 -l 4", "send lat -s 64", "write lat -s 64 -I 64"] {
+    for test in ["send bw -s 64 -q 2 -b", "write bw -s 64 -l 4", "send lat -s 64", "write lat -s 64 -I 64 -c uc"] {
         let record = measure(&format!("{test} -D 1"));
         assert_eq!(record["goal"]["seconds"], 1);
         let row = &record["results"][0];
@@ -170,20 +194,15 @@ fn a_duration_ends_the_test() {
 }
 
 #[test]
-fn what_users_of_perftest_keep_is_reported() {
-    let record = measure("send bw -s 64 -n 20 -m 1024");
-    let (address, interface) = (setting("RDMA_TEST_PEER_ADDRESS"), setting("RDMA_TEST_PEER_NETDEV"));
-    assert_eq!((&record["link_layer"], &record["mtu"], &record["port"]), (&"Ethernet".into(), &1024.into(), &1.into()));
-    assert_eq!((&record["gid_index"], &record["gid_type"]), (&1.into(), &"RoCE v2".into()));
-    assert_eq!((&record["gid"], &record["interface"]), (&format!("::ffff:{address}").into(), &interface.into()));
-
-    let (server, client) = run("send lat -s 64,4k -n 20");
+fn datagrams_up_to_the_mtu_are_reported_as_a_table() {
+    let (server, client) = run("send lat -s 64,4k -n 20 -c UD --use-srq");
     for (output, role) in [(&server, "server"), (&client, "client")] {
-        assert!(output.contains(&format!("SEND latency, as {role}")), "{output}");
+        assert!(output.contains(&format!("SEND latency over UD, as {role}")), "{output}");
         assert!(
             output.contains("port 1 (Ethernet), path MTU 4096") && output.contains("GID index 1: ::ffff:"),
             "{output}"
         );
+        assert!(output.contains("polling, a shared receive queue"), "{output}");
         for head in ["bytes", "min µs", "median", "99 %", "99.9 %", "max"] {
             assert!(output.contains(head), "{head}: {output}");
         }
@@ -202,13 +221,17 @@ fn errors(server: &str, client: &str) -> (String, String) {
 
 #[test]
 fn ends_with_different_tests_both_say_what_differs() {
-    let (server, client) = errors("send bw -s 64 -n 10", "write bw -s 128 -n 10");
+    let (server, client) = errors("send bw -s 64 -n 10", "write bw -s 128 -n 10 -c uc");
     assert!(
-        server.contains("the operation is SEND here and RDMA WRITE there; --size is 64 here and 128 there"),
+        server.contains(
+            "the operation is SEND here and RDMA WRITE there; --connection is RC here and UC there; --size is 64 here"
+        ),
         "{server}"
     );
     assert!(
-        client.contains("the operation is RDMA WRITE here and SEND there; --size is 128 here and 64 there"),
+        client.contains(
+            "the operation is RDMA WRITE here and SEND there; --connection is UC here and RC there; --size is 128 here"
+        ),
         "{client}"
     );
     let (server, client) = errors("read lat -n 10", "read lat -D 1");
@@ -250,7 +273,12 @@ fn wrong_input_ends_soon_and_says_what_to_do() {
     assert!(large.starts_with("--size is 1073741824, and a message of ") && large.contains("has at most "), "{large}");
     assert!(error("send bw -t 10000000").contains("takes 1 to "));
     assert!(error("send bw -m 1500").contains("an MTU is 256, 512, 1024, 2048 or 4096 bytes"));
-    assert!(error("write lat -e").contains("leave out --events"));
+    let datagram = error("send lat -c ud -s 4097");
+    assert_eq!(datagram, "--size is 4097, and a message of UD is one packet, here of at most 4096 bytes");
+    assert!(
+        error("send bw -c ud -s 2k -m 1024").ends_with("a message of UD is one packet, here of at most 1024 bytes")
+    );
+    assert_eq!(error("write bw -c ud"), "UD has no RDMA WRITE: ask for --connection RC or UC");
     let taken = TcpListener::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     assert!(error(&format!("send bw -p {port}")).contains("choose another one with --port"));
@@ -258,21 +286,14 @@ fn wrong_input_ends_soon_and_says_what_to_do() {
 
 #[test]
 fn usage_errors_and_help_are_claps() {
-    for (words, expected) in [
-        (&["send"][..], "required arguments were not provided"),
-        (&["send", "bw", "-s", "4x"], "a size is a number of bytes, as 64, 4k or 1m"),
-        (&["send", "bw", "-n", "5", "-D", "1"], "'--iters <ITERS>' cannot be used with '--duration <SECONDS>'"),
-        (&["recv", "bw"], "[possible values: send, write, read, atomic]"),
-    ] {
-        let output = Program::start(PERF, words).output(SOON);
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(error.contains(expected), "{error}");
-    }
+    let output = Program::start(PERF, &["send", "bw", "-s", "4x"]).output(SOON);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("a size is a number of bytes, as 64, 4k or 1m"), "{error}");
     let help = Program::start(PERF, &["--help"]).output(SOON);
     let help = String::from_utf8(help.stdout).unwrap();
     for option in
-        ["--size", "--all", "--iters", "--duration", "--tx-depth", "--qp", "--bidirectional", "--warm-up", "--json"]
+        ["--connection", "--size", "--all", "--iters", "--duration", "--tx-depth", "--qp", "--use-srq", "--json"]
     {
         assert!(help.contains(option), "{option}\n{help}");
     }

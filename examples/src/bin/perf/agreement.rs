@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{Goal, Operation, Options, Test};
+use crate::service::Connection;
 
 /// How long an end that failed waits for what the other one has to say about it.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -19,6 +20,7 @@ pub(crate) struct Plan {
     version: String,
     op: Operation,
     test: Test,
+    connection: Connection,
     sizes: Vec<usize>,
     goal: Goal,
     warm_up: u64,
@@ -33,6 +35,7 @@ impl Plan {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             op: options.op,
             test: options.test,
+            connection: options.connection,
             sizes: options.sizes(),
             goal: options.goal(),
             warm_up: options.warm_up,
@@ -55,6 +58,7 @@ impl Plan {
         compare("the program's version", self.version.clone(), peer.version.clone());
         compare("the operation", self.op.to_string(), peer.op.to_string());
         compare("what is measured", self.test.to_string(), peer.test.to_string());
+        compare("--connection", self.connection.to_string(), peer.connection.to_string());
         compare("--size", list(&self.sizes), list(&peer.sizes));
         compare("the end of the test", self.goal.to_string(), peer.goal.to_string());
         compare("--warm-up", self.warm_up.to_string(), peer.warm_up.to_string());
@@ -120,18 +124,19 @@ mod tests {
 
     #[test]
     fn the_same_test_is_agreed_upon_whatever_else_differs() {
-        plan("send bw -t 8 -e -I 64 --json host").must_equal(&plan("send bw -d rxe0 -l 4")).unwrap();
+        plan("send bw -t 8 -e -I 64 --json --use-srq -c RC host").must_equal(&plan("send bw -d rxe0 -l 4")).unwrap();
         let told: Plan = serde_json::from_str(&serde_json::to_string(&plan("read lat -D 2 -a")).unwrap()).unwrap();
         assert_eq!(told, plan("read lat -D 2 -a"));
     }
 
     #[test]
     fn all_that_differs_is_named() {
-        let error = plan("send bw -n 5 -s 64,1k -q 2 -m 1024").must_equal(&plan("read lat -D 3 --warm-up 9"));
+        let error = plan("send bw -n 5 -s 64,1k -q 2 -m 1024 -c ud").must_equal(&plan("read lat -D 3 --warm-up 9"));
         let error = error.unwrap_err().to_string();
         for part in [
             "the operation is SEND here and RDMA READ there",
             "what is measured is bandwidth here and latency there",
+            "--connection is UD here and RC there",
             "--size is 64,1024 here and 2 there",
             "the end of the test is --iters 5 here and --duration 3 there",
             "--warm-up is 0 here and 9 there",

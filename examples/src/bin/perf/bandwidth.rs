@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use verbs::{QueuePair, Rc, SelectiveSignaling, SendRequest, WorkCompletion};
+use verbs::{QueuePair, SelectiveSignaling, SendRequest, WorkCompletion};
 
-use crate::completions::Completions;
+use crate::completions::{Completions, no_progress};
 use crate::end::End;
 use crate::options::{Goal, Options};
 use crate::progress::Progress;
 use crate::receives::{RECEIVE, Receives};
 use crate::request::{Message, Step};
 use crate::row::Share;
+use crate::service::Service;
 
 /// The part of one end: what it sends, and what it receives.
 pub(crate) struct Part {
@@ -20,9 +21,9 @@ pub(crate) struct Part {
 }
 
 /// Sends and receives until both are done.
-pub(crate) fn run(
-    end: &End,
-    receives: &mut Receives<'_>,
+pub(crate) fn run<T: Service>(
+    end: &End<T>,
+    receives: &mut Receives<'_, T>,
     options: &Options,
     step: Step,
     part: &Part,
@@ -31,12 +32,14 @@ pub(crate) fn run(
     let Step { size, goal, .. } = step;
     let count = if part.sends { end.qps.len() } else { 0 };
     let messages = (0..count).map(|index| Message::new(end, options.op, index, step)).collect::<Result<Vec<_>>>()?;
-    let mut senders: Vec<_> =
-        (0..count).map(|index| Sender::new(index, &end.qps[index], &messages[index], options, step)).collect();
+    let sender = |(index, message)| Sender::new(index, &end.qps[index], message, options, step);
+    let mut senders = messages.iter().enumerate().map(sender).collect::<Result<Vec<_>>>()?;
     let mut arrivals = Arrivals::new(goal, if part.receives { end.qps.len() } else { 0 });
     let mut completions = Completions::new(&end.cq, options.events, options.timeout());
 
+    let arriving = (T::HEADER + size) as u32;
     let mut moved = 0;
+    let mut silence = Duration::ZERO;
     let start = Instant::now();
     let deadline = match goal {
         Goal::Iterations(_) => None,
@@ -49,13 +52,22 @@ pub(crate) fn run(
         if arrivals.are_over() && senders.iter().all(Sender::is_done) {
             break;
         }
-        for completion in completions.take()? {
+        let found = completions.take_or_none()?;
+        if found.is_empty() {
+            if !(options.may_lose() && senders.iter().all(Sender::is_done)) {
+                return Err(no_progress(options.timeout()));
+            }
+            // What has not arrived by now is lost.
+            silence = options.timeout();
+            break;
+        }
+        for completion in found {
             let done = completion.success()?;
             if done.wr_id() & RECEIVE == 0 {
                 moved += senders[(done.wr_id() >> NUMBER_BITS) as usize].retire(completion);
             } else {
-                if done.byte_len() != Some(size as u32) {
-                    bail!("a message of {:?} bytes arrived instead of {size}", done.byte_len());
+                if done.byte_len() != Some(arriving) {
+                    bail!("a message of {:?} bytes arrived instead of {arriving}", done.byte_len());
                 }
                 arrivals.add(done.imm_data().is_some());
                 moved += 1;
@@ -67,20 +79,21 @@ pub(crate) fn run(
             senders.iter_mut().for_each(|sender| sender.stopping = true);
         }
     }
-    let elapsed = start.elapsed();
-    Ok(Share { messages: senders.iter().map(|sender| sender.completed).sum(), elapsed, latency: None })
+    let elapsed = start.elapsed().saturating_sub(silence);
+    let messages = senders.iter().map(|sender| sender.completed).sum();
+    Ok(Share { messages, arrived: arrivals.count, elapsed, latency: None })
 }
 
 /// The requests of a queue pair are numbered from its index on, in so many bits below it.
 const NUMBER_BITS: u32 = 48;
 
 /// What one queue pair sends.
-struct Sender<'a> {
-    qp: &'a QueuePair<Rc>,
+struct Sender<'a, T: Service> {
+    qp: &'a QueuePair<T>,
     /// Requests that are built once and posted again and again.
-    chain: Vec<SendRequest<'a>>,
+    chain: Vec<SendRequest<'a, T>>,
     /// The end of a test that lasts for a time.
-    last: SendRequest<'a>,
+    last: SendRequest<'a, T>,
     /// Has every so many requests signaled, and knows how many are under way.
     signaling: SelectiveSignaling,
     depth: usize,
@@ -92,12 +105,18 @@ struct Sender<'a> {
     stopping: bool,
 }
 
-impl<'a> Sender<'a> {
-    fn new(index: usize, qp: &'a QueuePair<Rc>, message: &'a Message<'a>, options: &Options, step: Step) -> Self {
-        Self {
+impl<'a, T: Service> Sender<'a, T> {
+    fn new(
+        index: usize,
+        qp: &'a QueuePair<T>,
+        message: &'a Message<'a, T>,
+        options: &Options,
+        step: Step,
+    ) -> Result<Self> {
+        Ok(Self {
             qp,
-            chain: (0..options.post_list).map(|_| message.request()).collect(),
-            last: message.last(),
+            chain: (0..options.post_list).map(|_| message.request()).collect::<Result<_>>()?,
+            last: message.last()?,
             signaling: SelectiveSignaling::new(qp, options.interval(step.size), (index as u64) << NUMBER_BITS),
             depth: options.depth() as usize,
             posted: 0,
@@ -107,7 +126,7 @@ impl<'a> Sender<'a> {
                 Goal::Seconds(_) => None,
             },
             stopping: false,
-        }
+        })
     }
 
     /// Posts chains for as long as there is room for one.
@@ -159,6 +178,7 @@ struct Arrivals {
     /// How many messages are still to come, or how many queue pairs have not yet said that it was their last one.
     left: u64,
     count_messages: bool,
+    count: u64,
 }
 
 impl Arrivals {
@@ -167,11 +187,12 @@ impl Arrivals {
             Goal::Iterations(count) => (count, true),
             Goal::Seconds(_) => (1, false),
         };
-        Self { left: each * qps as u64, count_messages }
+        Self { left: each * qps as u64, count_messages, count: 0 }
     }
 
     #[inline]
     fn add(&mut self, is_last: bool) {
+        self.count += 1;
         self.left -= u64::from(self.count_messages || is_last).min(self.left);
     }
 

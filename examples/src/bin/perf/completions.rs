@@ -38,6 +38,14 @@ impl<'a> Completions<'a> {
     /// At least one completion.
     #[inline]
     pub(crate) fn take(&mut self) -> Result<&[WorkCompletion]> {
+        let timeout = self.timeout;
+        let found = self.take_or_none()?;
+        if found.is_empty() { Err(no_progress(timeout)) } else { Ok(found) }
+    }
+
+    /// At least one completion, or none when the time is over.
+    #[inline]
+    pub(crate) fn take_or_none(&mut self) -> Result<&[WorkCompletion]> {
         let count = match self.events {
             true => self.cq.wait(&mut self.array, Some(self.timeout))?.len(),
             false => {
@@ -45,7 +53,7 @@ impl<'a> Completions<'a> {
                 self.polls.until(self.timeout, poll)?.unwrap_or(0)
             }
         };
-        if count == 0 { Err(no_progress(self.timeout)) } else { Ok(&self.array[..count]) }
+        Ok(&self.array[..count])
     }
 
     /// Waits until memory is as it should be. A request that fails meanwhile ends it.
@@ -105,6 +113,6 @@ impl Spin {
 }
 
 #[cold]
-fn no_progress(timeout: Duration) -> anyhow::Error {
+pub(crate) fn no_progress(timeout: Duration) -> anyhow::Error {
     anyhow!("the peer made no progress for {timeout:?}; it is gone, or the way to it is cut")
 }

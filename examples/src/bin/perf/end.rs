@@ -6,11 +6,12 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use verbs::{
     AccessFlags, CompletionQueue, CompletionQueueBuilder, ConnectOptions, Context, Endpoint, GidFilter, HeldSlice,
-    LocalEndpoint, LocalSlice, MemoryRegion, Mtu, QueuePair, Rc, RemoteSlice,
+    LocalEndpoint, LocalSlice, MemoryRegion, Mtu, QueuePair, RemoteSlice, SharedReceiveQueue,
 };
 
 use crate::agreement::Plan;
 use crate::options::Options;
+use crate::service::Service;
 
 /// Messages begin at the beginning of a page, as perftest's do.
 const PAGE: usize = 4096;
@@ -27,9 +28,13 @@ pub(crate) struct Hello {
 }
 
 /// The objects of one end, ready to be connected.
-pub(crate) struct End {
+pub(crate) struct End<T: Service> {
     pub(crate) context: Context,
-    pub(crate) qps: Vec<QueuePair<Rc>>,
+    pub(crate) qps: Vec<QueuePair<T>>,
+    /// What each queue pair's requests name to reach the peer's; none before they are connected.
+    pub(crate) peers: Vec<T::Peer>,
+    /// Where all queue pairs take their receives from, if it was asked for.
+    pub(crate) srq: Option<SharedReceiveQueue>,
     /// Where all of the queue pairs' completions are found.
     pub(crate) cq: CompletionQueue,
     pub(crate) locals: Vec<LocalEndpoint>,
@@ -46,14 +51,14 @@ pub(crate) struct End {
     connect_options: ConnectOptions,
 }
 
-impl End {
+impl<T: Service> End<T> {
     /// Opens the device, and makes all that the test needs.
     pub(crate) fn open(options: &Options) -> Result<Self> {
         let mtu = options.mtu.map(Mtu::from_bytes).transpose().context("--mtu")?;
         let context = verbs::devices()?.find(options.ib_dev.as_deref())?.open()?;
         let device = context.device_attributes()?;
         let port = context.port(options.ib_port)?;
-        let largest = options.sizes().into_iter().max().unwrap_or(1);
+        let largest = options.largest();
         ensure!(
             largest <= port.max_message_size() as usize,
             "--size is {largest}, and a message of {} has at most {} bytes",
@@ -67,9 +72,10 @@ impl End {
                 port.active_mtu()
             ));
         }
+        check_packet::<T>(largest, mtu.unwrap_or(port.active_mtu()))?;
         let pd = context.create_protection_domain()?;
 
-        let half = largest.next_multiple_of(PAGE);
+        let half = (largest + T::HEADER).next_multiple_of(PAGE);
         let bytes = 2 * half * options.qps as usize + PAGE;
         let memory: Box<[AtomicU64]> = (0..bytes / size_of::<AtomicU64>()).map(|_| AtomicU64::new(0)).collect();
         let access = AccessFlags::LOCAL_WRITE
@@ -86,23 +92,28 @@ impl End {
             cq = cq.channel(channel);
         }
         let cq = cq.build()?;
+        let srq = options.use_srq.then(|| pd.create_shared_receive_queue(options.rx_depth)).transpose()?;
         let qps = (0..options.qps)
             .map(|_| {
-                let builder = QueuePair::<Rc>::builder(&pd, &cq, &cq).max_send_wr(options.tx_depth);
-                builder.max_recv_wr(options.rx_depth).max_inline_data(options.inline_size).build()
+                let builder = QueuePair::<T>::builder(&pd, &cq, &cq).max_send_wr(options.tx_depth);
+                let builder = builder.max_recv_wr(options.rx_depth).max_inline_data(options.inline_size);
+                match &srq {
+                    Some(srq) => builder.shared_receive_queue(srq).build(),
+                    None => builder.build(),
+                }
             })
             .collect::<verbs::Result<Vec<_>>>()?;
 
         let mut connect_options = ConnectOptions::default();
         connect_options.path_mtu = mtu;
         connect_options.service_level = options.sl;
-        let local = |qp: &QueuePair<Rc>| match options.gid_index {
+        let local = |qp: &QueuePair<T>| match options.gid_index {
             Some(index) => qp.local_endpoint_with_gid_index(options.ib_port, index),
             None => qp.local_endpoint(options.ib_port, &GidFilter::default()),
         };
         let locals = qps.iter().map(local).collect::<verbs::Result<Vec<_>>>()?;
         for (qp, local) in qps.iter().zip(&locals) {
-            qp.init(local, &connect_options)?;
+            T::init(qp, local, &connect_options)?;
         }
         let limit = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
         let begins = limit(device.max_qp_init_rd_atom());
@@ -112,6 +123,8 @@ impl End {
             begins: options.outs.map_or(begins, |outs| outs.min(begins)),
             context,
             qps,
+            peers: Vec::new(),
+            srq,
             cq,
             locals,
             region,
@@ -132,17 +145,19 @@ impl End {
     }
 
     /// Connects each queue pair with the peer's of the same index; returns the peer's memory and the path MTU.
-    pub(crate) fn connect(&mut self, peer: &Hello) -> Result<(RemoteSlice, Mtu)> {
+    pub(crate) fn connect(&mut self, options: &Options, peer: &Hello) -> Result<(RemoteSlice, Mtu)> {
         self.connect_options.max_rd_atomic = self.begins.min(peer.serves).max(1);
         self.connect_options.max_dest_rd_atomic = self.serves.min(peer.begins).max(1);
         ensure!(peer.endpoints.len() == self.qps.len(), "the peer has {} queue pairs", peer.endpoints.len());
         let mut mtu = Mtu::MTU_4096;
         for ((qp, local), remote) in self.qps.iter().zip(&self.locals).zip(&peer.endpoints) {
             let remote: Endpoint = remote.parse()?;
-            qp.connect(local, &remote, &self.connect_options)
+            let to = T::connect(qp, local, &remote, &self.connect_options)
                 .with_context(|| format!("cannot connect to the peer's queue pair {remote}"))?;
+            self.peers.push(to);
             mtu = self.connect_options.path_mtu_between(local, &remote)?;
         }
+        check_packet::<T>(options.largest(), mtu)?;
         Ok((peer.memory.parse()?, mtu))
     }
 
@@ -186,6 +201,13 @@ impl End {
         let word = size_of::<AtomicU64>();
         Byte { word: &self.region.as_atomics()[offset / word], place: offset % word }
     }
+}
+
+/// Refuses messages that the service cannot send in one packet, if it has to.
+fn check_packet<T: Service>(largest: usize, mtu: Mtu) -> Result<()> {
+    let fits = !T::ONE_PACKET || mtu.bytes().is_none_or(|bytes| largest <= bytes as usize);
+    ensure!(fits, "--size is {largest}, and a message of {} is one packet, here of at most {mtu} bytes", T::NAME);
+    Ok(())
 }
 
 /// A byte of memory that a device or a peer may change at any time.

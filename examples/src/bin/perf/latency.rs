@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use examples::exchange::Role;
-use verbs::{InlineSlice, QueuePair, Rc, SendRequest};
+use verbs::{InlineSlice, QueuePair, SendRequest};
 
 use crate::completions::Completions;
 use crate::end::{Byte, End};
@@ -14,20 +14,21 @@ use crate::receives::{RECEIVE, Receives};
 use crate::request::{Message, Step};
 use crate::row::Share;
 use crate::samples::Samples;
+use crate::service::Service;
 
 /// What an RDMA WRITE has in its last byte: the last one of a test this, the others the numbers from 1 to [`COUNTED`].
 const LAST: u8 = 255;
 const COUNTED: u64 = 250;
 
 /// The byte by which an end sees that an RDMA WRITE of `size` bytes has arrived: its last one.
-pub(crate) fn doorstep(end: &End, size: usize) -> Byte<'_> {
+pub(crate) fn doorstep<T: Service>(end: &End<T>, size: usize) -> Byte<'_> {
     end.byte(end.incoming(0) + size - 1)
 }
 
 /// Measures at the client, which begins and knows when to end; the server answers.
-pub(crate) fn run(
-    end: &End,
-    receives: &mut Receives<'_>,
+pub(crate) fn run<T: Service>(
+    end: &End<T>,
+    receives: &mut Receives<'_, T>,
     options: &Options,
     step: Step,
     role: Role,
@@ -38,13 +39,13 @@ pub(crate) fn run(
     let mut test = Latency {
         qp: &end.qps[0],
         completions: Completions::new(&end.cq, options.events, options.timeout()),
-        next: message.request().signaled(),
-        last: message.last().signaled(),
+        next: message.request()?.signaled(),
+        last: message.last()?.signaled(),
         inline: end.inline_data(size).map(<[u8]>::to_vec),
         message: &message,
         ours: end.byte(end.outgoing(0) + size - 1),
         theirs: doorstep(end, size),
-        size: size as u32,
+        arriving: (T::HEADER + size) as u32,
     };
     match (options.op, role) {
         (Operation::Send, Role::Client) => test.ping(receives, Clock::new(goal, progress)?),
@@ -57,13 +58,14 @@ pub(crate) fn run(
 }
 
 /// One end of a test of latency: it has one queue pair, and one request under way.
-struct Latency<'a> {
-    qp: &'a QueuePair<Rc>,
+struct Latency<'a, T: Service> {
+    qp: &'a QueuePair<T>,
     completions: Completions<'a>,
-    next: SendRequest<'a>,
-    last: SendRequest<'a>,
-    size: u32,
-    message: &'a Message<'a>,
+    next: SendRequest<'a, T>,
+    last: SendRequest<'a, T>,
+    /// How many bytes a message has as it arrives.
+    arriving: u32,
+    message: &'a Message<'a, T>,
     /// The data, where it is sent inline.
     inline: Option<Vec<u8>>,
     /// The last byte of what this end writes, and of what the peer writes.
@@ -71,13 +73,13 @@ struct Latency<'a> {
     theirs: Byte<'a>,
 }
 
-impl Latency<'_> {
+impl<T: Service> Latency<'_, T> {
     fn post(&self, is_last: bool) -> Result<()> {
         Ok(self.qp.post_send(if is_last { &self.last } else { &self.next })?)
     }
 
     /// SENDs a message and waits for the answer.
-    fn ping(&mut self, receives: &mut Receives<'_>, mut clock: Clock<'_>) -> Result<Share> {
+    fn ping(&mut self, receives: &mut Receives<'_, T>, mut clock: Clock<'_>) -> Result<Share> {
         loop {
             let is_last = clock.next_is_last();
             self.post(is_last)?;
@@ -95,7 +97,7 @@ impl Latency<'_> {
     }
 
     /// Waits for a message and SENDs the answer, until the message says that it is the last one.
-    fn pong(&mut self, receives: &mut Receives<'_>) -> Result<Share> {
+    fn pong(&mut self, receives: &mut Receives<'_, T>) -> Result<Share> {
         let mut is_last = self.arrival(false)?;
         loop {
             self.post(is_last)?;
@@ -120,10 +122,10 @@ impl Latency<'_> {
                 let done = completion.success()?;
                 if done.wr_id() & RECEIVE == 0 {
                     completed = true;
-                } else if done.byte_len() == Some(self.size) {
+                } else if done.byte_len() == Some(self.arriving) {
                     arrived = Some(done.imm_data().is_some());
                 } else {
-                    bail!("a message of {:?} bytes arrived instead of {}", done.byte_len(), self.size);
+                    bail!("a message of {:?} bytes arrived instead of {}", done.byte_len(), self.arriving);
                 }
             }
         }
@@ -144,7 +146,7 @@ impl Latency<'_> {
         if let Some(last) = data.last_mut() {
             *last = value;
         }
-        Ok(self.qp.post_send(&self.message.inline_write(&[InlineSlice::new(data)]).signaled())?)
+        Ok(self.qp.post_send(&self.message.inline(&[InlineSlice::new(data)])?.signaled())?)
     }
 
     /// Writes to the peer's memory, and watches its own for the answer.
@@ -238,6 +240,11 @@ impl<'a> Clock<'a> {
 
     /// What was measured, if an iteration is `hops` messages one after the other.
     fn share(self, hops: u32) -> Share {
-        Share { messages: self.count, elapsed: self.before - self.start, latency: Some(self.samples.summary(hops)) }
+        Share {
+            messages: self.count,
+            arrived: 0,
+            elapsed: self.before - self.start,
+            latency: Some(self.samples.summary(hops)),
+        }
     }
 }

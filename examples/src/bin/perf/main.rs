@@ -1,4 +1,4 @@
-//! Bandwidth and latency between two RC queue pairs, as perftest measures them.
+//! Bandwidth and latency between two queue pairs of RC, UC or UD, as perftest measures them.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod record;
 mod request;
 mod row;
 mod samples;
+mod service;
 mod size;
 
 use std::io::Write;
@@ -23,6 +24,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use examples::exchange::{Exchange, Role};
 use examples::report;
+use verbs::{Rc, Uc, Ud};
 
 use agreement::swap;
 use end::{End, Hello};
@@ -32,19 +34,26 @@ use receives::Receives;
 use record::Record;
 use request::Step;
 use row::{Row, Share};
+use service::{Connection, Service};
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    report::run(|out| run(&options, out))
+    report::run(|out| {
+        options.check()?;
+        match options.connection {
+            Connection::Rc => run::<Rc>(&options, out),
+            Connection::Uc => run::<Uc>(&options, out),
+            Connection::Ud => run::<Ud>(&options, out),
+        }
+    })
 }
 
-fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
-    options.check()?;
+fn run<T: Service>(options: &Options, out: &mut dyn Write) -> Result<()> {
     let timeout = Some(options.timeout());
     // The server is ready before anybody can ask for it. A client that cannot get ready tells the server so.
     let (mut exchange, end) = match &options.host {
         None => {
-            let end = End::open(options)?;
+            let end = End::<T>::open(options)?;
             if !options.json {
                 writeln!(out, "waiting for a client at TCP port {}", options.port)?;
                 out.flush()?;
@@ -64,7 +73,7 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     };
     let (here, there) = swap(&mut exchange, Ok(hello), timeout)?;
     here.plan.must_equal(&there.plan)?;
-    let (memory, mtu) = match end.connect(&there) {
+    let (memory, mtu) = match end.connect(options, &there) {
         Ok(connected) => connected,
         Err(error) => return swap::<()>(&mut exchange, Err(error), timeout).map(drop),
     };
@@ -86,10 +95,10 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Both ends run one test at the same time; both know the outcome.
-fn measure(
+fn measure<T: Service>(
     exchange: &mut Exchange,
-    end: &End,
-    receives: &mut Receives<'_>,
+    end: &End<T>,
+    receives: &mut Receives<'_, T>,
     options: &Options,
     step: Step,
 ) -> Result<Row> {

@@ -7,12 +7,13 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::size::{Size, sweep};
+use crate::service::Connection;
+use crate::size::{LARGEST, Size, sweep};
 
-/// Measures bandwidth or latency between two reliable connected queue pairs, as perftest does.
+/// Measures bandwidth or latency between two queue pairs, as perftest does.
 ///
 /// Without HOST, waits for a client; with HOST, connects to the server there. Both ends are given the same test: operation,
-/// sizes, iterations or duration, warm-up, queue pairs, direction and MTU. The rest is each end's own affair.
+/// connection, sizes, iterations or duration, warm-up, queue pairs, direction and MTU. The rest is each end's own affair.
 ///
 /// With bw, as many requests as --tx-depth are under way, and the time from the first post to the last completion counts.
 ///
@@ -30,6 +31,10 @@ pub(crate) struct Options {
 
     /// The server's host name or address; without it this is the server
     pub(crate) host: Option<String>,
+
+    /// Transport service of the queue pairs
+    #[arg(short, long, value_enum, ignore_case = true, default_value = "rc")]
+    pub(crate) connection: Connection,
 
     /// TCP port by which the ends find each other
     #[arg(short, long, default_value_t = 18516, value_parser = clap::value_parser!(u16).range(1..))]
@@ -55,11 +60,11 @@ pub(crate) struct Options {
     #[arg(short = 'S', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=15))]
     pub(crate) sl: u8,
 
-    /// Bytes in a message, as 64, 4k or 1m; several sizes with commas [default: 64k for bw, 2 for lat, 8 for atomic]
+    /// Bytes in a message, as 64, 4k or 1m; several sizes with commas [default: 64k for bw, over UD what --mtu says or 1k; 2 for lat, 8 for atomic]
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) size: Vec<Size>,
 
-    /// All powers of two from 2 bytes to 8 MiB
+    /// All powers of two from 2 bytes to 8 MiB, over UD to what --mtu says or 1k
     #[arg(short, long, conflicts_with = "size")]
     all: bool,
 
@@ -79,7 +84,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "REQUESTS", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tx_depth: u32,
 
-    /// Receives posted on each queue pair
+    /// Receives posted on each queue pair, with --use-srq for all of them together
     #[arg(short, long, value_name = "REQUESTS", default_value_t = 512, value_parser = clap::value_parser!(u32).range(2..))]
     pub(crate) rx_depth: u32,
 
@@ -110,6 +115,10 @@ pub(crate) struct Options {
     /// Sleep until a completion event instead of polling
     #[arg(short, long)]
     pub(crate) events: bool,
+
+    /// Let all queue pairs take their receives from one shared receive queue
+    #[arg(long)]
+    pub(crate) use_srq: bool,
 
     /// Print JSON, for programs, instead of a table
     #[arg(long)]
@@ -178,12 +187,26 @@ impl Options {
     /// The sizes to measure.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         match (self.op, self.test) {
-            _ if self.all => sweep(),
+            _ if self.all => sweep(self.packet().unwrap_or(LARGEST)),
             _ if !self.size.is_empty() => self.size.iter().map(|size| size.0).collect(),
             (Operation::Atomic, _) => vec![8],
-            (_, Test::Bw) => vec![64 << 10],
+            (_, Test::Bw) => vec![self.packet().unwrap_or(64 << 10)],
             (_, Test::Lat) => vec![2],
         }
+    }
+
+    /// How large messages are that a user does not tell the size of, if they have to fit into a packet.
+    fn packet(&self) -> Option<usize> {
+        (self.connection == Connection::Ud).then(|| self.mtu.map_or(1 << 10, |mtu| mtu as usize))
+    }
+
+    pub(crate) fn largest(&self) -> usize {
+        self.sizes().into_iter().max().unwrap_or(1)
+    }
+
+    /// Whether what is lost is counted: the messages of a test of bandwidth whose arrival is seen.
+    pub(crate) fn may_lose(&self) -> bool {
+        self.connection != Connection::Rc && self.op == Operation::Send && self.test == Test::Bw
     }
 
     pub(crate) fn goal(&self) -> Goal {
@@ -210,6 +233,11 @@ impl Options {
     /// Refuses what the test cannot be given.
     pub(crate) fn check(&self) -> Result<()> {
         let (op, lat) = (self.op, self.test == Test::Lat);
+        self.connection.check(op)?;
+        ensure!(
+            !self.use_srq || op == Operation::Send,
+            "{op} takes no receives that could be shared: leave out --use-srq"
+        );
         ensure!(!lat || self.post_list == 1, "lat has one message under way: --post-list is for bw");
         ensure!(!lat || self.qps == 1, "lat has one message under way: --qp is for bw");
         ensure!(!lat || !self.bidirectional, "lat has one message under way: --bidirectional is for bw");
@@ -250,21 +278,48 @@ mod tests {
     fn the_letters_are_those_of_perftest() {
         Options::command().debug_assert();
         let all = options(
-            "write bw -p 1 -d rxe0 -i 2 -x 5 -m 2048 -S 3 -s 64,4k -n 7 -t 9 -r 8 -Q 2 -l 4 -q 3 -I 64 -b -e host",
+            "write bw -c UC -p 1 -d rxe0 -i 2 -x 5 -m 2048 -S 3 -s 64,4k -n 7 -t 9 -r 8 -Q 2 -l 4 -q 3 -I 64 -b -e host",
         );
         assert_eq!((all.op, all.test, all.host.as_deref()), (Operation::Write, Test::Bw, Some("host")));
+        assert_eq!(all.connection, Connection::Uc);
         assert_eq!((all.port, all.ib_dev.as_deref(), all.ib_port, all.gid_index), (1, Some("rxe0"), 2, Some(5)));
         assert_eq!((all.mtu, all.sl, all.sizes(), all.goal()), (Some(2048), 3, vec![64, 4096], Goal::Iterations(7)));
         assert_eq!((all.tx_depth, all.rx_depth, all.cq_mod, all.post_list, all.qps), (9, 8, Some(2), 4, 3));
         assert_eq!((all.inline_size, all.bidirectional, all.events), (64, true, true));
         all.check().unwrap();
         assert_eq!(options("read lat -D 3 -o 4").goal(), Goal::Seconds(3));
+        let shared = options("send lat -c UD --use-srq");
+        assert_eq!((shared.connection, shared.use_srq), (Connection::Ud, true));
+        shared.check().unwrap();
     }
 
     #[test]
     fn each_test_has_its_usual_size() {
-        for (line, size) in [("send bw", 65536), ("read lat", 2), ("atomic bw", 8), ("atomic lat", 8)] {
+        for (line, size) in [
+            ("send bw", 65536),
+            ("send bw -c ud", 1024),
+            ("send bw -c ud -m 4096", 4096),
+            ("read lat", 2),
+            ("atomic bw", 8),
+            ("atomic lat", 8),
+        ] {
             assert_eq!(options(line).sizes(), [size], "{line}");
+        }
+        assert_eq!(options("send bw -c ud -a").largest(), 1024);
+    }
+
+    #[test]
+    fn what_is_no_option_is_refused_by_clap() {
+        for (line, reason) in [
+            ("send", "required arguments were not provided"),
+            ("send bw -s 4x", "a size is a number of bytes, as 64, 4k or 1m"),
+            ("send bw -n 5 -D 1", "'--iters <ITERS>' cannot be used with '--duration <SECONDS>'"),
+            ("recv bw", "[possible values: send, write, read, atomic]"),
+            ("send bw -c xrc", "[possible values: rc, uc, ud]"),
+        ] {
+            let error = Options::try_parse_from(format!("perf {line}").split(' ')).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 
@@ -298,6 +353,12 @@ mod tests {
             ("send bw -o 8", "--outs is for read and atomic"),
             ("atomic bw -s 64", "an atomic is of 8 bytes"),
             ("atomic lat -a", "an atomic is of 8 bytes"),
+            ("read bw -c uc", "UC has no RDMA READ: ask for --connection RC"),
+            ("atomic lat -c uc", "UC has no atomic fetch-and-add: ask for --connection RC"),
+            ("read lat -c ud", "UD has no RDMA READ: ask for --connection RC"),
+            ("atomic bw -c ud", "UD has no atomic fetch-and-add: ask for --connection RC"),
+            ("write bw -c ud", "UD has no RDMA WRITE: ask for --connection RC or UC"),
+            ("write bw --use-srq", "RDMA WRITE takes no receives that could be shared: leave out --use-srq"),
             ("send bw -l 9 -t 8", "a chain of 9 does not fit into a queue of 8"),
         ] {
             let error = options(line).check().unwrap_err().to_string();

@@ -12,12 +12,14 @@ use verbs::Mtu;
 use crate::end::End;
 use crate::options::{Goal, Operation, Options, Test};
 use crate::row::{Figures, Row};
+use crate::service::{Connection, Service};
 
 /// With what was measured: what users of perftest keep with their figures.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
     op: Operation,
     test: Test,
+    connection: Connection,
     role: &'static str,
     device: String,
     port: u8,
@@ -33,6 +35,7 @@ pub(crate) struct Record {
     warm_up: u64,
     tx_depth: u32,
     rx_depth: u32,
+    use_srq: bool,
     post_list: u32,
     inline_size: u32,
     events: bool,
@@ -40,11 +43,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(options: &Options, end: &End, role: Role, mtu: Mtu) -> Self {
+    pub(crate) fn new<T: Service>(options: &Options, end: &End<T>, role: Role, mtu: Mtu) -> Self {
         let local = &end.locals[0];
         Self {
             op: options.op,
             test: options.test,
+            connection: options.connection,
             role: if role == Role::Client { "client" } else { "server" },
             device: end.context.device().name().to_owned(),
             port: local.port,
@@ -60,6 +64,7 @@ impl Record {
             warm_up: options.warm_up,
             tx_depth: options.depth(),
             rx_depth: options.rx_depth,
+            use_srq: options.use_srq,
             post_list: options.post_list,
             inline_size: options.inline_size,
             events: options.events,
@@ -74,7 +79,7 @@ impl Record {
     /// The lines above the table.
     pub(crate) fn print_head(&self, out: &mut dyn Write) -> Result<()> {
         let both = if self.bidirectional { ", both ways" } else { "" };
-        writeln!(out, "{} {}{both}, as {}", self.op, self.test, self.role)?;
+        writeln!(out, "{} {} over {}{both}, as {}", self.op, self.test, self.connection, self.role)?;
         let mtu = self.mtu.map_or("unknown".to_owned(), |mtu| mtu.to_string());
         writeln!(out, "device {}, port {} ({}), path MTU {mtu}", self.device, self.port, self.link_layer)?;
         if let (Some(index), Some(gid), Some(gid_type)) = (self.gid_index, &self.gid, &self.gid_type) {
@@ -82,9 +87,10 @@ impl Record {
             writeln!(out, "GID index {index}: {gid} ({gid_type}{interface})")?;
         }
         let how = if self.events { "events" } else { "polling" };
+        let srq = if self.use_srq { ", a shared receive queue" } else { "" };
         writeln!(
             out,
-            "queue pairs {}, requests under way {}, requests a doorbell {}, inline up to {} bytes, {how}",
+            "queue pairs {}, requests under way {}, requests a doorbell {}, inline up to {} bytes, {how}{srq}",
             self.qps, self.tx_depth, self.post_list, self.inline_size
         )?;
         Ok(out.flush()?)
@@ -93,10 +99,15 @@ impl Record {
     pub(crate) fn print_table(&self, out: &mut dyn Write) -> Result<()> {
         let mut table = Table::new();
         table.load_preset(ASCII_BORDERS_ONLY_CONDENSED);
-        table.set_header(match self.test {
+        let mut header = match self.test {
             Test::Bw => vec!["bytes", "messages", "Gbit/s", "MiB/s", "messages/s"],
             Test::Lat => vec!["bytes", "messages", "min µs", "median", "mean", "99 %", "99.9 %", "max"],
-        });
+        };
+        let lost = self.results.iter().any(|row| row.lost.is_some());
+        if lost {
+            header.push("lost");
+        }
+        table.set_header(header);
         for row in &self.results {
             let mut cells = vec![row.size.to_string(), row.messages.to_string()];
             match &row.figures {
@@ -109,6 +120,7 @@ impl Record {
                     cells.extend([l.min, l.median, l.mean, l.p99, l.p99_9, l.max].map(|time| format!("{time:.2}")))
                 }
             }
+            cells.extend(row.lost.map(|lost| lost.to_string()));
             table.add_row(cells);
         }
         table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));

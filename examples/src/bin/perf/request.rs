@@ -5,6 +5,7 @@ use verbs::{InlineSlice, LocalSlice, RemoteSlice, SendRequest};
 
 use crate::end::End;
 use crate::options::{Goal, Operation};
+use crate::service::{Action, Data, Service, request};
 
 /// One test of a run: messages of one size, until when, and the peer's memory.
 #[derive(Clone, Copy)]
@@ -15,50 +16,48 @@ pub(crate) struct Step {
 }
 
 /// What a queue pair moves, from where to where.
-pub(crate) struct Message<'a> {
+pub(crate) struct Message<'a, T: Service> {
     op: Operation,
     local: [LocalSlice<'a>; 1],
     /// The data, where it is sent inline.
     inline: Option<[InlineSlice<'a>; 1]>,
     remote: RemoteSlice,
+    to: &'a T::Peer,
 }
 
-impl<'a> Message<'a> {
+impl<'a, T: Service> Message<'a, T> {
     /// The message of the queue pair at `index`.
-    pub(crate) fn new(end: &'a End, op: Operation, index: usize, step: Step) -> Result<Self> {
+    pub(crate) fn new(end: &'a End<T>, op: Operation, index: usize, step: Step) -> Result<Self> {
         let Step { size, memory, .. } = step;
         let sends = matches!(op, Operation::Send | Operation::Write);
         // What this end reads is what the peer would send.
         let (from, to) = (end.outgoing(index), end.incoming(index));
         let (local, remote) = if sends { (from, to) } else { (to, from) };
         let remote = memory.slice(remote..remote + size).context("the peer offers too little memory")?;
-        let inline = end.inline_data(size).map(|data| [InlineSlice::new(data)]);
-        Ok(Self { op, local: [end.slice(local, size)?], inline, remote })
+        let inline = end.inline_data(size).filter(|_| sends).map(|data| [InlineSlice::new(data)]);
+        let to = end.peers.get(index).context("the queue pair is not connected")?;
+        Ok(Self { op, local: [end.slice(local, size)?], inline, remote, to })
     }
 
     /// The request, of which as many can be made as are needed.
-    pub(crate) fn request(&self) -> SendRequest<'_> {
-        match (self.op, &self.inline) {
-            (Operation::Send, Some(data)) => SendRequest::send_inline(0, data),
-            (Operation::Send, None) => SendRequest::send(0, &self.local),
-            (Operation::Write, Some(data)) => SendRequest::rdma_write_inline(0, data, self.remote),
-            (Operation::Write, None) => SendRequest::rdma_write(0, &self.local, self.remote),
-            (Operation::Read, _) => SendRequest::rdma_read(0, &self.local, self.remote),
-            (Operation::Atomic, _) => SendRequest::fetch_and_add(0, &self.local, self.remote, 1),
-        }
+    pub(crate) fn request(&self) -> Result<SendRequest<'_, T>> {
+        self.build(false)
     }
 
-    /// The last request of a test. Only a SEND tells the peer, and does so by its immediate data.
-    pub(crate) fn last(&self) -> SendRequest<'_> {
-        match (self.op, &self.inline) {
-            (Operation::Send, Some(data)) => SendRequest::send_inline_with_imm(0, data, 0),
-            (Operation::Send, None) => SendRequest::send_with_imm(0, &self.local, 0),
-            _ => self.request(),
-        }
+    /// The last request of a test.
+    pub(crate) fn last(&self) -> Result<SendRequest<'_, T>> {
+        self.build(true)
     }
 
-    /// An RDMA WRITE whose data is sent inline and is not the same each time.
-    pub(crate) fn inline_write<'b>(&self, data: &'b [InlineSlice<'b>]) -> SendRequest<'b> {
-        SendRequest::rdma_write_inline(0, data, self.remote)
+    fn build(&self, is_last: bool) -> Result<SendRequest<'_, T>> {
+        let data = self.inline.as_ref().map_or(Data::Registered(&self.local), |data| Data::Inline(data));
+        request(Action { op: self.op, data, remote: self.remote, is_last }, self.to)
+    }
+
+    /// A request whose data is sent inline and is not the same each time.
+    #[inline]
+    pub(crate) fn inline<'b>(&'b self, data: &'b [InlineSlice<'b>]) -> Result<SendRequest<'b, T>> {
+        let data = Data::Inline(data);
+        request(Action { op: self.op, data, remote: self.remote, is_last: false }, self.to)
     }
 }

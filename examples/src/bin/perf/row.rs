@@ -12,6 +12,8 @@ use crate::samples::Summary;
 pub(crate) struct Share {
     /// How many messages it sent, read or wrote.
     pub(crate) messages: u64,
+    /// How many of the peer's SENDs arrived.
+    pub(crate) arrived: u64,
     pub(crate) elapsed: Duration,
     pub(crate) latency: Option<Summary>,
 }
@@ -23,6 +25,9 @@ pub(crate) struct Row {
     /// On all queue pairs, in both directions.
     pub(crate) messages: u64,
     pub(crate) seconds: f64,
+    /// How many of them did not arrive, where a message may get lost and its arrival is seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lost: Option<u64>,
     /// How many requests there were from one signaled request to the next.
     pub(crate) cq_mod: u32,
     #[serde(flatten)]
@@ -56,7 +61,8 @@ impl Row {
                 }
             }
         };
-        Some(Self { size, messages, seconds, cq_mod: options.interval(size), figures })
+        let lost = options.may_lose().then(|| messages.saturating_sub(client.arrived + server.arrived));
+        Some(Self { size, messages, seconds, lost, cq_mod: options.interval(size), figures })
     }
 }
 
@@ -69,7 +75,7 @@ mod tests {
     }
 
     fn share(messages: u64, milliseconds: u64) -> Share {
-        Share { messages, elapsed: Duration::from_millis(milliseconds), latency: None }
+        Share { messages, arrived: 0, elapsed: Duration::from_millis(milliseconds), latency: None }
     }
 
     #[test]
@@ -79,6 +85,17 @@ mod tests {
         let Figures::Bandwidth { bytes, gbit_per_s, mib_per_s, messages_per_s } = row.figures else { panic!() };
         assert_eq!((bytes, mib_per_s, messages_per_s), (200 << 20, 200.0, 200.0));
         assert!((gbit_per_s - 1.677_721_6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_sent_and_did_not_arrive_is_lost() {
+        let (client, server) = (Share { arrived: 7, ..share(10, 500) }, Share { arrived: 9, ..share(10, 500) });
+        for (line, lost) in
+            [("send bw -c ud", Some(4)), ("send bw -c uc", Some(4)), ("write bw -c uc", None), ("send bw", None)]
+        {
+            let row = Row::new(&options(line), 64, &client, &server).unwrap();
+            assert_eq!((row.messages, row.lost), (20, lost), "{line}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// The largest message of a sweep.
-const LARGEST: usize = 8 << 20;
+pub(crate) const LARGEST: usize = 8 << 20;
 
 /// A number of bytes, as `64`, `4k` or `1m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ impl FromStr for Size {
     }
 }
 
-/// The sizes of `--all`.
-pub(crate) fn sweep() -> Vec<usize> {
-    (1..).map(|exponent| 1 << exponent).take_while(|size| *size <= LARGEST).collect()
+/// The sizes of `--all`, up to `largest`.
+pub(crate) fn sweep(largest: usize) -> Vec<usize> {
+    (1..).map(|exponent| 1 << exponent).take_while(|size| *size <= largest).collect()
 }
 
 #[cfg(test)]
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn a_sweep_goes_from_2_bytes_to_8_mib() {
-        let sizes = sweep();
+        let sizes = sweep(LARGEST);
         assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 8 << 20));
+        assert_eq!(sweep(8), [2, 4, 8]);
     }
 }
