@@ -1,4 +1,4 @@
-//! What is compared: one operation, one figure, one size.
+//! What is compared: one operation, one service, one figure, one size.
 
 /// How many requests are under way in a test of bandwidth.
 pub(crate) const DEPTH: u32 = 128;
@@ -15,10 +15,19 @@ pub(crate) enum Figure {
     Latency,
 }
 
+/// The transport service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    Rc,
+    Uc,
+    Ud,
+}
+
 /// A row of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) op: &'static str,
+    pub(crate) connection: Connection,
     pub(crate) figure: Figure,
     pub(crate) size: u64,
     /// How many messages a run has on an emulated device.
@@ -29,6 +38,15 @@ pub(crate) struct Case {
 const SIZES: [(u64, u64, u64); 4] = [(64, 2000, 1000), (4096, 1000, 500), (65536, 200, 100), (1 << 20, 30, 20)];
 const QUICK_SIZES: [usize; 2] = [0, 2];
 
+/// The rows of the other services, which are few: what they have in common with RC is compared there. A datagram is of one packet, and
+/// 1024 bytes fit into one wherever the interface's MTU is the usual one.
+const UNRELIABLE: [Case; 4] = [
+    Case { op: "write", connection: Connection::Uc, figure: Figure::Bandwidth, size: 64, iterations: 2000 },
+    Case { op: "write", connection: Connection::Uc, figure: Figure::Bandwidth, size: 65536, iterations: 200 },
+    Case { op: "send", connection: Connection::Ud, figure: Figure::Latency, size: 64, iterations: 1000 },
+    Case { op: "send", connection: Connection::Ud, figure: Figure::Latency, size: 1024, iterations: 500 },
+];
+
 /// All rows, or those for a glance.
 pub(crate) fn all(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -37,11 +55,12 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
             for (index, (size, bandwidth, latency)) in SIZES.into_iter().enumerate() {
                 if !quick || QUICK_SIZES.contains(&index) {
                     let iterations = if figure == Figure::Bandwidth { bandwidth } else { latency };
-                    cases.push(Case { op, figure, size, iterations });
+                    cases.push(Case { op, connection: Connection::Rc, figure, size, iterations });
                 }
             }
         }
     }
+    cases.extend(UNRELIABLE.into_iter().filter(|case| !quick || case.size == SIZES[0].0));
     cases
 }
 
@@ -69,10 +88,30 @@ impl Figure {
     }
 }
 
+impl Connection {
+    /// What both programs' `-c` takes.
+    pub(crate) fn letters(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        }
+    }
+}
+
 impl Case {
+    /// As `write_lat`, or `uc_write_bw` where it is not RC's.
+    pub(crate) fn test(&self) -> String {
+        let test = format!("{}_{}", self.op, self.figure.word());
+        match self.connection {
+            Connection::Rc => test,
+            other => format!("{}_{test}", other.letters().to_lowercase()),
+        }
+    }
+
     /// As `write_lat 4k`.
     pub(crate) fn name(&self) -> String {
-        format!("{}_{} {}", self.op, self.figure.word(), size(self.size))
+        format!("{} {}", self.test(), size(self.size))
     }
 
     /// Every how many requests one is signaled.
@@ -100,6 +139,9 @@ impl Case {
     /// What both are given in the same words.
     fn shared(&self, iterations: u64) -> Vec<String> {
         let mut words = vec!["-s".to_owned(), self.size.to_string(), "-n".to_owned(), iterations.to_string()];
+        if self.connection != Connection::Rc {
+            words.extend(["-c".to_owned(), self.connection.letters().to_owned()]);
+        }
         if self.figure == Figure::Bandwidth {
             words.extend(["-t".to_owned(), DEPTH.to_string(), "-Q".to_owned(), self.interval().to_string()]);
         }
@@ -123,26 +165,33 @@ mod tests {
     #[test]
     fn there_is_a_row_for_each_program_and_size() {
         let names: Vec<String> = all(false).iter().map(Case::name).collect();
-        assert_eq!(names.len(), 24);
+        assert_eq!(names.len(), 28);
         for program in ["send_bw", "write_bw", "read_bw", "send_lat", "write_lat", "read_lat"] {
             for size in ["64", "4k", "64k", "1m"] {
                 assert!(names.contains(&format!("{program} {size}")), "{program} {size}");
             }
         }
-        assert_eq!(all(true).len(), 12);
+        for name in ["uc_write_bw 64", "uc_write_bw 64k", "ud_send_lat 64", "ud_send_lat 1k"] {
+            assert!(names.iter().any(|other| other == name), "{name}");
+        }
+        assert_eq!(all(true).len(), 14);
     }
 
     #[test]
     fn both_programs_are_given_the_same_test() {
-        let case = Case { op: "write", figure: Figure::Bandwidth, size: 64, iterations: 10 };
+        let case =
+            Case { op: "write", connection: Connection::Rc, figure: Figure::Bandwidth, size: 64, iterations: 10 };
         assert_eq!(case.ours(20).join(" "), "write bw --json -s 64 -n 20 -t 128 -Q 64");
         let (program, words) = case.theirs(20);
         assert_eq!((program.as_str(), words.join(" ").as_str()), ("ib_write_bw", "-F -s 64 -n 20 -t 128 -Q 64 -I 0"));
         let large = Case { size: 65536, ..case };
         assert!(large.ours(5).join(" ").ends_with("-Q 1") && large.theirs(5).1.join(" ").contains("-Q 1 "));
-        let latency = Case { op: "read", figure: Figure::Latency, size: 4096, iterations: 10 };
+        let latency = Case { op: "read", figure: Figure::Latency, size: 4096, ..case };
         assert_eq!(latency.ours(5).join(" "), "read lat --json -s 4096 -n 5");
         assert_eq!(latency.theirs(5).1.join(" "), "-F -s 4096 -n 5");
+        let datagram = Case { op: "send", connection: Connection::Ud, ..latency };
+        assert_eq!(datagram.ours(5).join(" "), "send lat --json -s 4096 -n 5 -c UD");
+        assert_eq!(datagram.theirs(5).1.join(" "), "-F -s 4096 -n 5 -c UD -I 0");
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Conditions {
 pub(crate) struct Row {
     pub(crate) name: String,
     op: &'static str,
+    connection: &'static str,
     test: &'static str,
     size: u64,
     unit: &'static str,
@@ -60,6 +61,8 @@ pub(crate) struct Row {
     goal_met: bool,
     pairs: Vec<Pair>,
     #[serde(skip)]
+    title: String,
+    #[serde(skip)]
     pub(crate) figure: Figure,
 }
 
@@ -69,6 +72,7 @@ impl Row {
         Self {
             name: case.name(),
             op: case.op,
+            connection: case.connection.letters(),
             test: case.figure.word(),
             size: case.size,
             unit: case.figure.unit(),
@@ -77,6 +81,7 @@ impl Row {
             perftest: Spread::of(pairs.iter().map(|pair| pair.theirs)),
             goal_met: ratio.is_some_and(|ratio| case.figure.is_met(ratio.median)),
             pairs,
+            title: case.test(),
             figure: case.figure,
         }
     }
@@ -97,15 +102,14 @@ impl Row {
             }
             None => ("?".to_owned(), "?".to_owned()),
         };
-        let test = format!("{}_{}", self.op, self.test);
-        [test, size(self.size), median(self.ours), median(self.perftest), ratio, spread]
+        [self.title.clone(), size(self.size), median(self.ours), median(self.perftest), ratio, spread]
     }
 
     /// The row while the comparison goes on.
     pub(crate) fn line(&self) -> String {
         let [_, _, ours, theirs, ratio, spread] = self.cells();
         let verdict = if self.goal_met { "" } else { "  short of the goal" };
-        format!("{:14} {ours:>15}, perftest {theirs:>15}: {ratio} x, {spread}{verdict}", self.name)
+        format!("{:16} {ours:>15}, perftest {theirs:>15}: {ratio} x, {spread}{verdict}", self.name)
     }
 }
 
@@ -181,11 +185,12 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::Connection;
     use super::*;
 
     fn report() -> Report {
         let pair = |ours, theirs| Pair { ours, theirs };
-        let case = |op, figure, size| Case { op, figure, size, iterations: 1 };
+        let case = |op, figure, size| Case { op, connection: Connection::Uc, figure, size, iterations: 1 };
         let record = Record {
             device: "rxe1".into(),
             link_layer: "Ethernet".into(),
@@ -216,10 +221,10 @@ mod tests {
         assert!(report.rows[0].goal_met && !report.rows[1].goal_met);
         let summary = report.summary();
         assert!(
-            summary.contains("write_bw    4k  0.1200 Gbit/s  0.1000 Gbit/s   1.20  1.15 to 1.60 (1.10 to 2.00)"),
+            summary.contains("uc_write_bw    4k  0.1200 Gbit/s  0.1000 Gbit/s   1.20  1.15 to 1.60 (1.10 to 2.00)"),
             "{summary}"
         );
-        assert!(summary.ends_with("1 of 2 rows fall short: send_lat 64."), "{summary}");
+        assert!(summary.ends_with("1 of 2 rows fall short: uc_send_lat 64."), "{summary}");
     }
 
     #[test]
@@ -234,16 +239,20 @@ mod tests {
                 .contains("Device rxe1 (Ethernet, GID index 1 (RoCE v2), MTU 4096) in a virtual machine, Linux 6.1.0.")
         );
         assert!(
-            markdown
-                .contains("| send_lat | 64 | 44.00 µs | 40.00 µs | 1.10 | 1.00 to 1.18 (0.90 to 1.25) | **missed** |")
+            markdown.contains(
+                "| uc_send_lat | 64 | 44.00 µs | 40.00 µs | 1.10 | 1.00 to 1.18 (0.90 to 1.25) | **missed** |"
+            )
         );
         let json: serde_json::Value = serde_json::from_str(&read("perftest.json")).unwrap();
         assert_eq!(json["conditions"]["mtu"], 4096);
         assert_eq!(json["rows"][1]["ratio"]["median"], 1.1);
         assert_eq!(json["rows"][0]["pairs"].as_array().unwrap().len(), 3);
         assert_eq!(json["rows"][0]["goal_met"], true);
+        assert_eq!(json["rows"][0]["connection"], "UC");
         let picture = read("perftest.svg");
-        assert!(picture.starts_with("<svg") && picture.contains("send_lat 64") && picture.contains("write_bw 4k"));
+        assert!(
+            picture.starts_with("<svg") && picture.contains("uc_send_lat 64") && picture.contains("uc_write_bw 4k")
+        );
         assert!(picture.contains("\n0.85\n") && picture.contains("\n1\n"), "the scale");
     }
 
