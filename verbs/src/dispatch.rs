@@ -6,8 +6,7 @@
 //!
 //! # Safety
 //!
-//! A context is made only if its operation table [has](is_complete) these entries, a shared receive queue only if it
-//! [has](has_shared_receive_queues) that queue's, and nobody changes the table after that.
+//! A context is made only if its operation table [has](is_complete) these entries, and nobody changes the table after that.
 //! (C's inline functions call them without a check.)
 #![allow(unsafe_code)]
 
@@ -39,8 +38,6 @@ macro_rules! dispatch {
 dispatch! {
     /// `ibv_post_send`.
     post_send(qp: ffi::ibv_qp, wr: *mut ffi::ibv_send_wr, bad_wr: *mut *mut ffi::ibv_send_wr);
-    /// `ibv_post_srq_recv`.
-    post_srq_recv(srq: ffi::ibv_srq, wr: *mut ffi::ibv_recv_wr, bad_wr: *mut *mut ffi::ibv_recv_wr);
     /// `ibv_poll_cq`.
     poll_cq(cq: ffi::ibv_cq, room: c_int, completions: *mut ffi::ibv_wc);
 }
@@ -48,11 +45,6 @@ dispatch! {
 /// Whether a provider has the verbs of the data path. One that lacks them is refused when its device is opened.
 pub(crate) fn is_complete(operations: &ffi::ibv_context_ops) -> bool {
     operations.post_send.is_some() && operations.post_recv.is_some() && operations.poll_cq.is_some()
-}
-
-/// Whether a provider has the verb that posts to a shared receive queue. Without it no such queue is made.
-pub(crate) fn has_shared_receive_queues(operations: &ffi::ibv_context_ops) -> bool {
-    operations.post_srq_recv.is_some()
 }
 
 #[cfg(test)]

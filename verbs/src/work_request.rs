@@ -74,9 +74,13 @@ pub trait WorkRequest: Sized {
     #[inline]
     unsafe fn is_too_long(this: *const Self, max_inline_data: u32) -> bool {
         // A slice whose length 32 bits do not tell has the largest.
-        let most = u64::from(max_inline_data).min(u64::from(u32::MAX) - 1);
+        let most = max_inline_data.min(u32::MAX - 1);
+        // Most have one entry, whose length need not be added up.
         // SAFETY: as the caller says.
-        unsafe { Self::is_inline(this) && Self::length(this) > most }
+        unsafe {
+            let is_short = || matches!(Self::list(this), [only] if only.length <= most);
+            Self::is_inline(this) && !is_short() && is_longer(this, most)
+        }
     }
 
     /// Whether the request is a datagram that its queue can send: one packet, whose address handle is of the queue's domain.
@@ -85,6 +89,17 @@ pub trait WorkRequest: Sized {
     ///
     /// `this` is a request of UD with its list and its address handle, which is alive, as is the domain.
     unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool;
+}
+
+/// Whether the list has more bytes than that. Not inlined: a loop in `post_send` keeps the whole of it from being inlined.
+///
+/// # Safety
+///
+/// `this` is a request with its list.
+#[inline(never)]
+unsafe fn is_longer<W: WorkRequest>(this: *const W, most: u32) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { W::length(this) > u64::from(most) }
 }
 
 /// # Safety

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::loops::{datagrams, extended_polls, ours};
+use crate::loops::{datagrams, extended_polls, ours, shared, unreliable};
 use crate::null_provider::Polls;
 
 /// What a row may cost.
@@ -54,7 +54,11 @@ pub(crate) const ROWS: &[Row] = &[
     post("post a datagram and poll", datagrams::datagram, c"c_datagram", 1.00),
     chain("chain of 16 datagrams, each", datagrams::datagram_chain, c"c_datagram_chain", 1.00),
     post("prepared datagram: new identifier (C: fresh)", datagrams::prepared_datagram, c"c_datagram", 1.00),
+    post("UC: post SEND and poll", unreliable::send, c"c_unreliable_send", 0.95),
+    post("UC: post RDMA WRITE and poll", unreliable::write, c"c_unreliable_write", 0.95),
     post("post a receive and poll", ours::receive, c"c_receive", 1.00),
+    post("post a receive to a shared queue", shared::receive, c"c_shared_receive", 1.00),
+    chain("chain of 16 receives to a shared queue, each", shared::receive_chain, c"c_shared_receive_chain", 1.00),
     // The difference is what it costs to know of each slot where it is; the C program trusts itself.
     chain("receives in slots, 16 refilled, each", ours::receive_slots, c"c_receive_slots", 1.30),
     post("extended: post RDMA WRITE and poll", extended_polls::write, c"c_wr_write_polled", 1.05),

@@ -18,8 +18,10 @@ struct fixture {
 	struct ibv_cq *cq;
 	struct ibv_qp *extended;
 	struct ibv_cq_ex *extended_cq;
+	struct ibv_qp *unreliable;
 	struct ibv_qp *datagram;
 	struct ibv_ah *ah;
+	struct ibv_srq *srq;
 	char *buffer;
 	uint64_t remote_addr;
 	uint32_t lkey;

@@ -7,5 +7,7 @@ pub(crate) mod extended_polls;
 pub(crate) mod ours;
 pub(crate) mod posts;
 pub(crate) mod prepared;
+pub(crate) mod shared;
 pub(crate) mod theirs;
+pub(crate) mod unreliable;
 pub(crate) mod waits;

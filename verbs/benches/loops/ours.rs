@@ -25,8 +25,10 @@ pub(crate) struct Objects {
     pub(super) cq: CompletionQueue,
     extended: QueuePair<Rc>,
     pub(super) extended_cq: ExtendedCompletionQueue<(completion_field::ByteLen,)>,
+    pub(super) unreliable: QueuePair<Uc>,
     pub(super) datagram: QueuePair<Ud>,
     pub(super) ah: AddressHandle,
+    pub(super) srq: SharedReceiveQueue,
     pub(super) region: MemoryRegion<Vec<u8>>,
     pub(super) remote: RemoteSlice,
     _provider: NullProvider,
@@ -43,13 +45,15 @@ impl Objects {
         let builder = |cq: &CompletionQueue| QueuePair::builder(&pd, cq, cq).max_inline_data(PART as u32);
         let qp = builder(&cq).build().unwrap();
         let extended = builder(extended_cq.as_completion_queue()).require_extended().build().unwrap();
+        let unreliable = QueuePair::<Uc>::builder(&pd, &cq, &cq).build().unwrap();
         let datagram = QueuePair::<Ud>::builder(&pd, &cq, &cq).build().unwrap();
         let local = datagram.local_endpoint(1, &GidFilter::default()).unwrap();
         datagram.activate(&local, QKEY).unwrap();
         let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
+        let srq = pd.create_shared_receive_queue(64).unwrap();
         let region = pd.register(vec![0; PART * PARTS], AccessFlags::LOCAL_WRITE).unwrap();
         let remote = RemoteSlice::new(0x7f00_0000_1000, 4096, 0x77).unwrap();
-        Self { qp, cq, extended, extended_cq, datagram, ah, region, remote, _provider: provider }
+        Self { qp, cq, extended, extended_cq, unreliable, datagram, ah, srq, region, remote, _provider: provider }
     }
 
     pub(crate) fn for_c(&self) -> theirs::Fixture {
@@ -58,8 +62,10 @@ impl Objects {
             cq: self.cq.as_raw(),
             extended: self.extended.as_raw(),
             extended_cq: self.extended_cq.as_raw(),
+            unreliable: self.unreliable.as_raw(),
             datagram: self.datagram.as_raw(),
             ah: self.ah.as_raw(),
+            srq: self.srq.as_raw(),
             buffer: self.region.as_ptr(),
             remote_addr: self.remote.address(),
             lkey: self.region.lkey(),

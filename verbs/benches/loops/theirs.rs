@@ -17,8 +17,10 @@ pub(crate) struct Fixture {
     pub(crate) cq: *mut ffi::ibv_cq,
     pub(crate) extended: *mut ffi::ibv_qp,
     pub(crate) extended_cq: *mut ffi::ibv_cq_ex,
+    pub(crate) unreliable: *mut ffi::ibv_qp,
     pub(crate) datagram: *mut ffi::ibv_qp,
     pub(crate) ah: *mut ffi::ibv_ah,
+    pub(crate) srq: *mut ffi::ibv_srq,
     pub(crate) buffer: *mut u8,
     pub(crate) remote_addr: u64,
     pub(crate) lkey: u32,
@@ -35,9 +37,8 @@ pub(crate) fn compile(folder: &Path, optimisation: &str) -> PathBuf {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut command = Command::new(&compiler);
     command.args(["-std=gnu11", optimisation, "-fPIC", "-shared", "-o"]).arg(&object);
-    command.args(
-        ["datagrams.c", "extended.c", "loops.c", "posts.c", "prepared.c", "waits.c"].map(|name| sources.join(name)),
-    );
+    let names = ["datagrams", "extended", "loops", "posts", "prepared", "shared", "unreliable", "waits"];
+    command.args(names.map(|name| sources.join(name).with_extension("c")));
     if let Ok(folder) = env::var("IBVERBS_INCLUDE_DIR") {
         command.arg("-I").arg(folder);
     }

@@ -3,7 +3,7 @@
 //! # Safety
 //!
 //! * `Inner::srq` came from `ibv_create_srq` and is destroyed only when `Inner` is dropped, or is alive as long as `Inner::lender` is.
-//!   Each queue pair on it holds the `Inner`. Its context's operation table has `post_srq_recv`.
+//!   Each queue pair on it holds the `Inner`. `SharedReceiveQueue::post` is the function in the operation table of its context.
 //! * The requests of a chain are linked to each other and to nothing else, and they, the lists of their scatter/gather entries
 //!   and the entries' regions live as long as the call. Providers do not keep pointers to them.
 #![allow(unsafe_code)]
@@ -11,6 +11,7 @@
 mod raw;
 mod xrc;
 
+use std::ffi::c_int;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use crate::chain::ReceiveChain;
 use crate::chain::sealed::Request as _;
 use crate::context::Context;
-use crate::dispatch;
 use crate::error::Result;
 use crate::ffi;
 use crate::lender::Lender;
@@ -34,6 +34,9 @@ use xrc::Xrc;
 
 /// The verb that posts.
 const VERB: &str = "ibv_post_srq_recv";
+
+/// `ibv_post_srq_recv`.
+type Function = unsafe extern "C" fn(*mut ffi::ibv_srq, *mut ffi::ibv_recv_wr, *mut *mut ffi::ibv_recv_wr) -> c_int;
 
 struct Inner {
     srq: NonNull<ffi::ibv_srq>,
@@ -91,6 +94,8 @@ impl Drop for Inner {
 pub struct SharedReceiveQueue {
     // `Inner::srq` once more: a post that finds it here costs one instruction less.
     srq: NonNull<ffi::ibv_srq>,
+    /// The provider's: to call the function that is known from the beginning takes a load less than to look it up.
+    post: Function,
     inner: Arc<Inner>,
 }
 
@@ -160,16 +165,16 @@ impl SharedReceiveQueueBuilder {
         let Self { pd, max_wr, max_sge } = self;
         let arguments = format!("max_wr {max_wr}, max_sge {max_sge}");
         // SAFETY: the context is open.
-        if !dispatch::has_shared_receive_queues(unsafe { &(*pd.context().as_raw()).ops }) {
+        let Some(post) = (unsafe { (*pd.context().as_raw()).ops.post_srq_recv }) else {
             return Err(Errno(libc::EOPNOTSUPP).of(VERB, arguments));
-        }
+        };
         let attr = ffi::ibv_srq_attr { max_wr, max_sge, srq_limit: 0 };
         let mut attributes = ffi::ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         // SAFETY: the domain is alive, and `attributes` outlives the call.
         let srq = null_and_errno(unsafe { ffi::ibv_create_srq(pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, arguments, remedy(pd.context(), errno, max_wr, max_sge)))?;
-        // SAFETY: the queue was made just now, nobody else has it, and the function to post is there.
-        Ok(unsafe { SharedReceiveQueue::new(srq, &pd, attributes.attr.max_sge, None, None) })
+        // SAFETY: the queue was made just now, nobody else has it, and `post` is its context's.
+        Ok(unsafe { SharedReceiveQueue::new(srq, post, &pd, attributes.attr.max_sge, None, None) })
     }
 }
 
@@ -246,7 +251,7 @@ impl SharedReceiveQueue {
         let mut bad_wr = ptr::null_mut();
         if requests.count > 0 {
             // SAFETY: the queue is alive, and the requests are a chain of valid ones.
-            let code = unsafe { dispatch::post_srq_recv(self.as_raw(), requests.first, &mut bad_wr) };
+            let code = unsafe { (self.post)(self.as_raw(), requests.first, &mut bad_wr) };
             if code != 0 {
                 return Err(requests.refusal(VERB, code, self.inner.max_sge, total, bad_wr));
             }
@@ -263,7 +268,7 @@ impl SharedReceiveQueue {
         // SAFETY: the queue is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {
             (*wr).next = ptr::null_mut();
-            dispatch::post_srq_recv(self.as_raw(), wr, &mut bad_wr)
+            (self.post)(self.as_raw(), wr, &mut bad_wr)
         };
         if code == 0 { Ok(()) } else { Err(Linked::one(wr).refusal(VERB, code, self.inner.max_sge, 1, bad_wr)) }
     }

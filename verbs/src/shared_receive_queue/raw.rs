@@ -9,8 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::xrc::Xrc;
-use super::{Inner, SharedReceiveQueue};
-use crate::dispatch;
+use super::{Function, Inner, SharedReceiveQueue};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::lender::Lender;
@@ -21,17 +20,18 @@ use crate::returns::{Errno, zero_or_errno};
 impl SharedReceiveQueue {
     /// # Safety
     ///
-    /// The queue is alive, in `pd` and made of `xrc`, and its context has the function to post to it. Without a lender nobody else destroys it; with
-    /// one it is alive as long as the lender.
+    /// The queue is alive, in `pd` and made of `xrc`, and `post` is the function in its context's operation table. Without a lender nobody
+    /// else destroys it; with one it is alive as long as the lender.
     pub(super) unsafe fn new(
         srq: NonNull<ffi::ibv_srq>,
+        post: Function,
         pd: &ProtectionDomain,
         max_sge: u32,
         lender: Option<Lender>,
         xrc: Option<Xrc>,
     ) -> Self {
         let identity = Identity::new(pd.context(), srq.as_ptr());
-        Self { srq, inner: Arc::new(Inner { srq, max_sge, identity, lender, xrc, pd: pd.clone() }) }
+        Self { srq, post, inner: Arc::new(Inner { srq, max_sge, identity, lender, xrc, pd: pd.clone() }) }
     }
 
     /// Takes over a queue that was made by other means. It is destroyed when the last handle and the last queue pair on it are gone.
@@ -92,14 +92,14 @@ impl SharedReceiveQueue {
             ));
         }
         // SAFETY: the context is open.
-        if !dispatch::has_shared_receive_queues(unsafe { &(*pd.context().as_raw()).ops }) {
+        let Some(post) = (unsafe { (*pd.context().as_raw()).ops.post_srq_recv }) else {
             return Err(Errno(libc::EOPNOTSUPP).of(VERB, pd.context().device().name()));
-        }
+        };
         let mut attr = ffi::ibv_srq_attr { max_wr: 0, max_sge: 0, srq_limit: 0 };
         // SAFETY: the queue is alive, and `attr` outlives the call.
         zero_or_errno(unsafe { ffi::ibv_query_srq(srq.as_ptr(), &mut attr) })
             .map_err(|errno| errno.of("ibv_query_srq", pd.context().device().name()))?;
-        // SAFETY: as the caller says; the verb to post is there.
-        Ok(unsafe { Self::new(srq, pd, attr.max_sge, lender, None) })
+        // SAFETY: as the caller says; `post` is the context's.
+        Ok(unsafe { Self::new(srq, post, pd, attr.max_sge, lender, None) })
     }
 }

@@ -7,7 +7,6 @@
 
 use super::{SharedReceiveQueue, SharedReceiveQueueBuilder, remedy};
 use crate::completion_queue::CompletionQueue;
-use crate::dispatch;
 use crate::error::Result;
 use crate::ffi;
 use crate::ffi::ibv_srq_init_attr_mask as Mask;
@@ -45,9 +44,9 @@ impl SharedReceiveQueueBuilder {
         context.must_be(cq.context(), VERB, "cq")?;
         let arguments = format!("XRC, max_wr {max_wr}, max_sge {max_sge}");
         // SAFETY: the context is open.
-        if !dispatch::has_shared_receive_queues(unsafe { &(*context.as_raw()).ops }) {
+        let Some(post) = (unsafe { (*context.as_raw()).ops.post_srq_recv }) else {
             return Err(Errno(libc::EOPNOTSUPP).of(VERB, arguments));
-        }
+        };
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_srq_init_attr_ex = unsafe { std::mem::zeroed() };
         attributes.attr = ffi::ibv_srq_attr { max_wr, max_sge, srq_limit: 0 };
@@ -63,8 +62,8 @@ impl SharedReceiveQueueBuilder {
         let srq = null_and_errno(unsafe { ffi::ibv_create_srq_ex(context.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, arguments, remedy(context, errno, max_wr, max_sge)))?;
         let xrc = Xrc { domain: domain.clone(), cq: cq.clone() };
-        // SAFETY: the queue was made just now of these, nobody else has it, and the function to post is there.
-        Ok(unsafe { SharedReceiveQueue::new(srq, &pd, attributes.attr.max_sge, None, Some(xrc)) })
+        // SAFETY: the queue was made just now of these, nobody else has it, and `post` is their context's.
+        Ok(unsafe { SharedReceiveQueue::new(srq, post, &pd, attributes.attr.max_sge, None, Some(xrc)) })
     }
 }
 

@@ -147,6 +147,8 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         unsafe { (mem::zeroed(), libc::eventfd(0, libc::EFD_SEMAPHORE)) };
     verbs.sz = size_of::<ffi::verbs_context>();
     verbs.query_port = Some(query_port);
+    // Before the data path, which has a function of its own for these queues.
+    srq::install(&mut verbs);
     let context = &mut verbs.context;
     context.device = device;
     // What tells libibverbs' inline functions that this is a `verbs_context`.
@@ -167,7 +169,6 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
     device_memory::install(&mut verbs);
     windows::install(&mut verbs.context.ops);
     special::install(&mut verbs);
-    srq::install(&mut verbs);
     let context = state.keep(Context { verbs, async_fd });
     // SAFETY: the context was made just now.
     let context = unsafe { &raw mut (*context).verbs.context };

@@ -11,6 +11,7 @@ use verbs::ffi::ibv_wc_opcode as Opcode;
 
 use super::control::{CompletionQueue, QueuePair};
 use super::device::shared;
+use super::srq::SharedReceiveQueue;
 
 /// What a poll of a queue finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) enum Polls {
 pub(super) fn install(ops: &mut ffi::ibv_context_ops, polls: Polls) {
     ops.post_send = Some(post_send);
     ops.post_recv = Some(post_recv);
+    ops.post_srq_recv = Some(post_srq_recv);
     ops.req_notify_cq = Some(match polls {
         Polls::Posted | Polls::Full | Polls::Empty => arm_nothing,
         Polls::Armed => arm,
@@ -165,6 +167,24 @@ unsafe extern "C" fn post_recv(
     // SAFETY: as the file says.
     unsafe {
         let ring = &mut (*(*qp).recv_cq.cast::<CompletionQueue>()).ring;
+        while !wr.is_null() {
+            let length = if (*wr).num_sge > 0 { (*(*wr).sg_list).length } else { 0 };
+            ring.push(Entry { wr_id: (*wr).wr_id, opcode: Opcode::IBV_WC_RECV.0, length });
+            wr = (*wr).next;
+        }
+    }
+    0
+}
+
+/// Keeps the requests for nobody: there are no messages that could take them.
+unsafe extern "C" fn post_srq_recv(
+    srq: *mut ffi::ibv_srq,
+    mut wr: *mut ffi::ibv_recv_wr,
+    _bad_wr: *mut *mut ffi::ibv_recv_wr,
+) -> c_int {
+    // SAFETY: as the file says.
+    unsafe {
+        let ring = &mut (*srq.cast::<SharedReceiveQueue>()).ring;
         while !wr.is_null() {
             let length = if (*wr).num_sge > 0 { (*(*wr).sg_list).length } else { 0 };
             ring.push(Entry { wr_id: (*wr).wr_id, opcode: Opcode::IBV_WC_RECV.0, length });

@@ -16,6 +16,7 @@ use super::checked::{check_registered, complete, refuse, refused, slices};
 use super::control::{destroy, may_make};
 use super::device::shared;
 use super::events::{raise, settle};
+use super::plain::Ring;
 use super::state::{Kind, State, Waiting, set_errno};
 
 pub(super) const MAX_REQUESTS: u32 = 1 << 14;
@@ -25,6 +26,14 @@ pub(super) const MAX_SLICES: u32 = 16;
 pub(super) struct SharedQueue {
     waiting: VecDeque<(u64, u64)>,
     attributes: ffi::ibv_srq_attr,
+}
+
+/// A shared receive queue, and what the plain data path needs of it.
+#[repr(C)]
+pub(super) struct SharedReceiveQueue {
+    // It begins with the `ibv_srq`, which is all that there is of one elsewhere.
+    srq: ffi::ibv_srq,
+    pub(super) ring: Ring,
 }
 
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
@@ -54,7 +63,7 @@ pub(super) unsafe extern "C" fn ibv_create_srq(
     srq.srq_context = attributes.srq_context;
     srq.pd = pd;
     srq.handle = state.number();
-    let srq = state.keep(srq);
+    let srq = state.keep(SharedReceiveQueue { srq, ring: Ring::default() }).cast::<ffi::ibv_srq>();
     let attributes = ffi::ibv_srq_attr { srq_limit: 0, ..attributes.attr };
     let queue = SharedQueue { waiting: VecDeque::new(), attributes };
     state.shared_queues.insert(srq as usize, queue);
