@@ -148,9 +148,8 @@ fn latency_of_each_operation_has_its_percentiles_in_order() {
 #[test]
 fn queue_pairs_directions_and_chains_multiply_the_messages() {
     for (test, size) in [
-        ("send bw -s 1000 -e", 1000),
-        ("send bw -s 1000 --use-srq", 1000),
-        ("send bw -s 1000 -c ud --use-srq", 1000),
+        ("send bw -s 1000 -e --use-srq", 1000),
+        ("send bw -s 1000 -c ud", 1000),
         ("write bw -s 1000 -e", 1000),
         ("read bw -s 1000", 1000),
         ("atomic bw", 8),
@@ -275,9 +274,6 @@ fn wrong_input_ends_soon_and_says_what_to_do() {
     assert!(error("send bw -m 1500").contains("an MTU is 256, 512, 1024, 2048 or 4096 bytes"));
     let datagram = error("send lat -c ud -s 4097");
     assert_eq!(datagram, "--size is 4097, and a message of UD is one packet, here of at most 4096 bytes");
-    assert!(
-        error("send bw -c ud -s 2k -m 1024").ends_with("a message of UD is one packet, here of at most 1024 bytes")
-    );
     assert_eq!(error("write bw -c ud"), "UD has no RDMA WRITE: ask for --connection RC or UC");
     let taken = TcpListener::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
