@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+const DEVINFO: &str = env!("CARGO_BIN_EXE_devinfo");
 const UD: &str = env!("CARGO_BIN_EXE_ud_pingpong");
 const UC: &str = env!("CARGO_BIN_EXE_uc_pingpong");
 const SRQ: &str = env!("CARGO_BIN_EXE_srq_pingpong");
@@ -36,4 +37,21 @@ fn values_that_do_not_fit_each_other_are_refused_before_a_device_is_looked_for()
     let few = error(SRQ, &["-q", "8", "-r", "7"]);
     let expected = "--rx-depth is 7, but each of the 8 queue pairs needs a receive; raise it, or lower --num-qp";
     assert_eq!(few, format!("error: {expected}\n"));
+}
+
+#[test]
+fn devinfo_works_on_any_machine_and_has_a_remedy_for_each_complaint() {
+    let output = output(DEVINFO, &["--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["doctor"].as_array().unwrap();
+    let is = |finding: &serde_json::Value, level: &str| finding["level"] == level;
+    assert!(findings.iter().all(|finding| is(finding, "ok") == finding["remedy"].is_null()), "{report}");
+    let problems = findings.iter().filter(|finding| is(finding, "problem")).count();
+    assert_eq!(output.status.code(), Some(i32::from(problems > 0)), "{report}");
+    // No device is a problem.
+    let device = findings.iter().find(|finding| finding["check"] == "device").unwrap();
+    assert_eq!(is(device, "problem"), report["devices"].as_array().unwrap().is_empty(), "{report}");
+
+    let error = error(DEVINFO, &["--list", "--ib-dev", "no_such_device"]);
+    assert!(error.starts_with("error: no RDMA device"), "{error}");
 }
