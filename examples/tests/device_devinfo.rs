@@ -37,7 +37,11 @@ fn values(report: &str) -> HashMap<String, String> {
 fn limits_and_attributes_are_those_that_the_c_program_prints() {
     let device = setting("RDMA_TEST_DEVICE");
     let arguments = ["-v", "-d", &device];
-    let (ours, c) = (values(&stdout(OURS, &arguments)), values(&stdout("ibv_devinfo", &arguments)));
+    let report = stdout(OURS, &arguments);
+    let gid = format!("::ffff:{} (RoCE v2, interface {})", setting("RDMA_TEST_ADDRESS"), setting("RDMA_TEST_NETDEV"));
+    let line = report.lines().find(|line| line.trim().starts_with("GID[1]:")).unwrap();
+    assert_eq!(line.trim().split_once(' ').unwrap().1.trim(), gid);
+    let (ours, c) = (values(&report), values(&stdout("ibv_devinfo", &arguments)));
     let names = [
         "hca_id",
         "transport",

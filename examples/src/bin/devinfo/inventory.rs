@@ -31,7 +31,16 @@ struct Port {
     summary: Fields,
     #[serde(flatten)]
     details: Fields,
-    gids: Vec<Fields>,
+    gids: Vec<GidLine>,
+}
+
+/// An entry of a GID table.
+#[derive(Serialize)]
+struct GidLine {
+    gid_index: u32,
+    gid: String,
+    gid_type: String,
+    interface: Option<String>,
 }
 
 /// What the doctor has to know of a port.
@@ -107,8 +116,9 @@ impl Device {
             if verbose {
                 port.details.print("      ", out)?;
             }
-            for gid in &port.gids {
-                gid.print("      ", out)?;
+            for GidLine { gid_index, gid, gid_type, interface } in &port.gids {
+                let interface = interface.as_deref().map(|name| format!(", interface {name}")).unwrap_or_default();
+                writeln!(out, "      {:30} {gid} ({gid_type}{interface})", format!("GID[{gid_index}]:"))?;
             }
         }
         if let Some(error) = &self.error {
@@ -146,12 +156,11 @@ impl Port {
             .with("active_speed", port.active_speed().to_string())
             .with("link_rate_mbps", port.link_rate_mbps())
             .with("phys_state", port.physical_state().to_string());
-        let gid = |entry: &GidEntry| {
-            Fields::default()
-                .with("gid_index", entry.index)
-                .with("gid", entry.gid.to_string())
-                .with("gid_type", entry.gid_type.to_string())
-                .with("interface", entry.interface_name())
+        let gid = |entry: &GidEntry| GidLine {
+            gid_index: entry.index,
+            gid: entry.gid.to_string(),
+            gid_type: entry.gid_type.to_string(),
+            interface: entry.interface_name(),
         };
         Self { summary, details, gids: gids.iter().map(gid).collect() }
     }
