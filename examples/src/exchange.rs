@@ -101,6 +101,47 @@ impl Exchange {
         )
     }
 
+    /// Sends the local endpoint and receives the peer's. `ready` is called once the remote one is known, to connect the queue pair:
+    /// the server does so before it answers, since the client may send as soon as it has the answer.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`receive_endpoint`](Self::receive_endpoint), and that of `ready`.
+    pub fn swap_endpoint(&mut self, local: Endpoint, ready: impl FnOnce(&Endpoint) -> Result<()>) -> Result<Endpoint> {
+        Ok(self.swap_endpoints(&[local], 1, |remote| ready(&remote[0]))?[0])
+    }
+
+    /// [`swap_endpoint`](Self::swap_endpoint) of several at once. Each end sends `slots` of them, of which those after the local ones
+    /// mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`swap_endpoint`](Self::swap_endpoint).
+    pub fn swap_endpoints(
+        &mut self,
+        local: &[Endpoint],
+        slots: usize,
+        ready: impl FnOnce(&[Endpoint]) -> Result<()>,
+    ) -> Result<Vec<Endpoint>> {
+        let rest = slots.saturating_sub(local.len());
+        if self.role == Role::Client {
+            self.send_endpoints(local, rest)?;
+        }
+        let remote = local.iter().map(|_| self.receive_endpoint()).collect::<Result<Vec<_>>>()?;
+        // The C program sends there what happened to be in its memory.
+        self.read(&mut vec![0; rest * ENDPOINT_LEN])?;
+        ready(&remote)?;
+        if self.role == Role::Server {
+            self.send_endpoints(local, rest)?;
+        }
+        Ok(remote)
+    }
+
+    fn send_endpoints(&mut self, local: &[Endpoint], rest: usize) -> Result<()> {
+        let fillers = std::iter::repeat_n(Endpoint::new(0, 0), rest);
+        local.iter().copied().chain(fillers).try_for_each(|endpoint| self.send_endpoint(endpoint))
+    }
+
     /// Tells the peer what memory it may use for `operation`, and receives the same of it.
     ///
     /// # Errors
@@ -251,6 +292,29 @@ mod tests {
         assert_eq!(client.receive_endpoint().unwrap(), Endpoint::new(2, 20));
         client.finish().unwrap();
         assert_eq!(server.join().unwrap(), Endpoint::new(1, 10));
+    }
+
+    #[test]
+    fn the_server_is_ready_before_it_answers_and_the_client_before_it_is_done() {
+        let local = [Endpoint::new(1, 10), Endpoint::new(2, 20)];
+        let remote = [Endpoint::new(3, 30), Endpoint::new(4, 40)];
+        let (order, events) = std::sync::mpsc::channel();
+        let servers = order.clone();
+        let (mut client, server) = with_server(
+            move |mut server| {
+                let ready = |_: &[Endpoint]| Ok(servers.send("server")?);
+                let of_client = server.swap_endpoints(&remote, 5, ready).unwrap();
+                server.finish().unwrap();
+                of_client
+            },
+            Duration::from_secs(5),
+        );
+        let of_server = client.swap_endpoints(&local, 5, |_| Ok(order.send("client")?)).unwrap();
+        client.finish().unwrap();
+        assert_eq!(of_server, remote);
+        assert_eq!(server.join().unwrap(), local);
+        drop(order);
+        assert_eq!(events.iter().collect::<Vec<_>>(), ["server", "client"]);
     }
 
     #[test]

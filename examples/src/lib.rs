@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod exchange;
+pub mod pingpong;
 pub mod report;
 
 #[cfg(test)]

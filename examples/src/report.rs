@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use verbs::{Context, Endpoint, LocalEndpoint};
 
 use crate::exchange::is_broken_pipe;
 
@@ -21,6 +22,43 @@ pub fn run(program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
     }
 }
 
+/// Prints which device, port and GID are used.
+///
+/// # Errors
+///
+/// `out` takes no more.
+pub fn print_device(out: &mut dyn Write, context: &Context, local: &LocalEndpoint) -> Result<()> {
+    let port = &local.port_attributes;
+    writeln!(
+        out,
+        "device {}, port {} ({}, {}), active MTU {}",
+        context.device().name(),
+        local.port,
+        port.link_layer(),
+        port.state(),
+        port.active_mtu()
+    )?;
+    match local.gid {
+        Some(entry) => {
+            let interface = entry.interface_name().map(|name| format!(", interface {name}")).unwrap_or_default();
+            writeln!(out, "GID index {}: {} ({}{interface})", entry.index, entry.gid, entry.gid_type)?;
+        }
+        None => writeln!(out, "no GID: the path stays in the subnet")?,
+    }
+    Ok(())
+}
+
+/// Prints an end of a connection, the `local` or the `remote` one.
+///
+/// # Errors
+///
+/// `out` takes no more.
+pub fn print_endpoint(out: &mut dyn Write, name: &str, endpoint: &Endpoint) -> Result<()> {
+    let gid = endpoint.gid.unwrap_or_default();
+    let Endpoint { lid, qp_num, psn, .. } = endpoint;
+    Ok(writeln!(out, "{name:6} LID {lid:#06x}, QPN {qp_num:#08x}, PSN {psn:#08x}, GID {gid}")?)
+}
+
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
@@ -30,6 +68,14 @@ pub struct Measurement {
     pub bytes: u64,
     /// How long they took.
     pub elapsed: Duration,
+}
+
+impl Measurement {
+    /// Of messages of `size` bytes that went there and back `iterations` times since `start`.
+    pub fn of_ping_pong(iterations: u32, size: u32, start: Instant) -> Self {
+        let (iterations, size) = (u64::from(iterations), u64::from(size));
+        Self { iterations, bytes: 2 * iterations * size, elapsed: start.elapsed() }
+    }
 }
 
 impl std::fmt::Display for Measurement {

@@ -1,43 +1,16 @@
 //! `rc_pingpong` with itself and with the C program, each as server and as client, and with peers that misbehave.
 
+mod ends;
 mod programs;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Output;
 
-use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_listener};
+use ends::run;
+use programs::{Program, SOON, error_of, port, setting, wait_for_listener};
 
 const OURS: &str = env!("CARGO_BIN_EXE_rc_pingpong");
 const C: &str = "ibv_rc_pingpong";
-
-/// Runs both ends and returns what they printed, after they have ended well.
-fn run(server: &str, client: &str, options: &[&str]) -> (String, String) {
-    let port = port().to_string();
-    let (device, peer) = (setting("RDMA_TEST_DEVICE"), setting("RDMA_TEST_PEER_DEVICE"));
-    let address = setting("RDMA_TEST_ADDRESS");
-    let arguments = |program: &str, device: &str| -> Vec<String> {
-        let mut all: Vec<String> = ["-p", &port, "-d", device].map(String::from).into();
-        // The C program has to be told the GID.
-        if program == C {
-            all.extend(["-g", "1"].map(String::from));
-        }
-        all.extend(options.iter().map(|option| (*option).to_owned()));
-        all
-    };
-    let start = |program: &str, arguments: &[String]| {
-        Program::start(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let serving = start(server, &arguments(server, &device));
-    wait_for_listener(port.parse().unwrap());
-    let mut client_arguments = arguments(client, &peer);
-    client_arguments.push(address);
-    let client = start(client, &client_arguments).output(LIMIT);
-    let server = serving.output(LIMIT);
-    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(client.status.success() && server.status.success(), "client {client:?}\nserver {server:?}");
-    (text(&server), text(&client))
-}
 
 #[test]
 fn our_server_serves_the_c_client() {

@@ -8,14 +8,11 @@ mod traffic;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Parser;
-use examples::exchange::{Exchange, Role};
-use examples::report;
-use verbs::{
-    CompletionQueueBuilder, ConnectOptions, Context, Endpoint, GidFilter, LocalEndpoint, Mapping, MemoryRegion, Mtu,
-    QueuePair, Rc,
-};
+use examples::pingpong::{FILLING, Receives, check_mtu, validate};
+use examples::report::{self, print_device, print_endpoint};
+use verbs::{ConnectOptions, Mapping, MemoryRegion, Mtu, QueuePair, Rc};
 
 use options::{Operation, Options};
 
@@ -25,52 +22,37 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
+    let common = &options.common;
     let mtu = Mtu::from_bytes(options.mtu).context("--mtu")?;
-    let context = verbs::devices()?.find(options.ib_dev.as_deref())?.open()?;
+    let context = verbs::devices()?.find(common.ib_dev.as_deref())?.open()?;
     let pd = context.create_protection_domain()?;
 
     // The first half is what this end sends, or what the peer reads; the second half is where data arrives.
     let size = options.size as usize;
     let memory = Mapping::new(2 * size).context("cannot get memory for the buffer")?;
     let mut region = pd.register(memory, options.op.access())?;
-    region.as_local_mut().split_at_mut(size)?.0.fill(traffic::FILLING);
+    region.as_local_mut().split_at_mut(size)?.0.fill(FILLING);
 
-    let channel = options.events.then(|| context.create_completion_channel()).transpose()?;
-    let mut cq = CompletionQueueBuilder::new(&context, options.rx_depth.saturating_add(1));
-    if let Some(channel) = &channel {
-        cq = cq.channel(channel);
-    }
-    let cq = cq.build()?;
-    let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).max_send_wr(1).max_recv_wr(options.rx_depth).build()?;
+    let cq = common.create_completion_queue(&context, common.rx_depth.saturating_add(1))?;
+    let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).max_send_wr(1).max_recv_wr(common.rx_depth).build()?;
 
-    let local = match options.gid_idx {
-        Some(index) => qp.local_endpoint_with_gid_index(options.ib_port, index)?,
-        None => qp.local_endpoint(options.ib_port, &GidFilter::default())?,
-    };
+    let local = common.local_endpoint(&qp)?;
     print_device(out, &context, &local)?;
-    if mtu > local.port_attributes.active_mtu() {
-        let active = local.port_attributes.active_mtu();
-        bail!("--mtu is {mtu}, but the active MTU of port {} is {active}", local.port);
-    }
+    check_mtu(mtu, &local)?;
     print_endpoint(out, "local", &local.endpoint)?;
 
     let mut connect_options = ConnectOptions::default();
     connect_options.path_mtu = Some(mtu);
-    connect_options.service_level = options.sl;
+    connect_options.service_level = common.sl;
     qp.init(&local, &connect_options)?;
     // Posted before the peer can send: a message that finds no receive has to be sent again.
-    let mut receives = traffic::Receives::post_first(&qp, &region, size, options.rx_depth)?;
+    let mut receives = Receives::post(&qp, region.slice(size..)?, common.rx_depth)?;
 
-    let timeout = options.timeout();
-    let mut exchange = match &options.host {
-        None => {
-            writeln!(out, "waiting for a client at TCP port {}", options.port)?;
-            out.flush()?;
-            Exchange::accept(options.port, timeout)?
-        }
-        Some(host) => Exchange::connect(host, options.port, timeout)?,
-    };
-    let remote = connect(&mut exchange, &qp, &local, &connect_options)?;
+    let mut exchange = common.find_peer(out)?;
+    let remote = exchange.swap_endpoint(local.endpoint, |remote| {
+        let what = || format!("cannot connect to the peer's queue pair {remote}");
+        qp.connect(&local, remote, &connect_options).with_context(what)
+    })?;
     print_endpoint(out, "remote", &remote)?;
     print_buffer(out, mtu, &region)?;
     // The C program knows of SEND only, and says nothing here.
@@ -79,9 +61,6 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         None => None,
     };
     exchange.finish()?;
-    if exchange.role() == Role::Client {
-        ready(&qp, &local, &remote, &connect_options)?;
-    }
     out.flush()?;
 
     let operations = options.op.steps();
@@ -92,7 +71,7 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
             (Operation::Read, Some(memory)) => end.read_all(memory.slice(..size)?)?,
             _ => end.ping_pong(&mut receives, None)?,
         };
-        traffic::validate(&region, size)?;
+        validate(&region.to_vec(size..)?)?;
         writeln!(out, "{operation}: {measurement}")?;
         out.flush()?;
         region.as_local_mut().split_at_mut(size)?.1.fill(0);
@@ -102,58 +81,6 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Swaps endpoints. The server is connected before it answers, so that the client may send as soon as it is.
-fn connect(
-    exchange: &mut Exchange,
-    qp: &QueuePair<Rc>,
-    local: &LocalEndpoint,
-    options: &ConnectOptions,
-) -> Result<Endpoint> {
-    match exchange.role() {
-        Role::Client => {
-            exchange.send_endpoint(local.endpoint)?;
-            exchange.receive_endpoint()
-        }
-        Role::Server => {
-            let remote = exchange.receive_endpoint()?;
-            ready(qp, local, &remote, options)?;
-            exchange.send_endpoint(local.endpoint)?;
-            Ok(remote)
-        }
-    }
-}
-
-fn ready(qp: &QueuePair<Rc>, local: &LocalEndpoint, remote: &Endpoint, options: &ConnectOptions) -> Result<()> {
-    qp.connect(local, remote, options).with_context(|| format!("cannot connect to the peer's queue pair {remote}"))
-}
-
-fn print_device(out: &mut dyn Write, context: &Context, local: &LocalEndpoint) -> Result<()> {
-    let port = &local.port_attributes;
-    writeln!(
-        out,
-        "device {}, port {} ({}, {}), active MTU {}",
-        context.device().name(),
-        local.port,
-        port.link_layer(),
-        port.state(),
-        port.active_mtu()
-    )?;
-    match local.gid {
-        Some(entry) => {
-            let interface = entry.interface_name().map(|name| format!(", interface {name}")).unwrap_or_default();
-            writeln!(out, "GID index {}: {} ({}{interface})", entry.index, entry.gid, entry.gid_type)?;
-        }
-        None => writeln!(out, "no GID: the path stays in the subnet")?,
-    }
-    Ok(())
-}
-
-fn print_endpoint(out: &mut dyn Write, name: &str, endpoint: &Endpoint) -> Result<()> {
-    let gid = endpoint.gid.unwrap_or_default();
-    let Endpoint { lid, qp_num, psn, .. } = endpoint;
-    Ok(writeln!(out, "{name:6} LID {lid:#06x}, QPN {qp_num:#08x}, PSN {psn:#08x}, GID {gid}")?)
 }
 
 fn print_buffer(out: &mut dyn Write, mtu: Mtu, region: &MemoryRegion<Mapping>) -> Result<()> {

@@ -1,9 +1,9 @@
 //! The command line, in the habit of `ibv_rc_pingpong`.
 
 use std::fmt;
-use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use examples::pingpong::Common;
 use verbs::AccessFlags;
 
 /// Ping-pong between two reliable connected queue pairs.
@@ -12,20 +12,8 @@ use verbs::AccessFlags;
 /// same at both ends. With --op send the peer may be the C program `ibv_rc_pingpong`.
 #[derive(Debug, Parser)]
 pub(crate) struct Options {
-    /// The server's host name or address; without it this is the server
-    pub(crate) host: Option<String>,
-
-    /// TCP port by which the ends find each other
-    #[arg(short, long, default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) port: u16,
-
-    /// RDMA device [default: the first one]
-    #[arg(short = 'd', long, value_name = "DEVICE")]
-    pub(crate) ib_dev: Option<String>,
-
-    /// Port of the device, from 1
-    #[arg(short, long, value_name = "PORT", default_value_t = 1)]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) common: Common,
 
     /// Bytes in a message
     #[arg(short, long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
@@ -35,39 +23,9 @@ pub(crate) struct Options {
     #[arg(short, long, default_value_t = 1024)]
     pub(crate) mtu: u32,
 
-    /// Receives to have posted at a time
-    #[arg(short, long, value_name = "REQUESTS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rx_depth: u32,
-
-    /// Iterations
-    #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) iters: u32,
-
-    /// Service level
-    #[arg(short = 'l', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=15))]
-    pub(crate) sl: u8,
-
-    /// Sleep until a completion event instead of polling
-    #[arg(short, long)]
-    pub(crate) events: bool,
-
-    /// Index of the local GID [default: RoCE v2, IPv4 before IPv6, link-local ones last]
-    #[arg(short, long, value_name = "INDEX")]
-    pub(crate) gid_idx: Option<u32>,
-
     /// What moves the data; given twice, the last one counts
     #[arg(long, value_enum, default_value_t = Operation::Send, overrides_with = "op")]
     pub(crate) op: Operation,
-
-    /// Seconds without progress after which to give up
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86400))]
-    timeout: u64,
-}
-
-impl Options {
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout)
-    }
 }
 
 /// What moves the data.
@@ -134,9 +92,10 @@ mod tests {
         Options::command().debug_assert();
         let arguments = "rc_pingpong -p 1 -d rxe0 -i 2 -s 64 -m 2048 -r 9 -n 7 -l 3 -e -g 5 host";
         let options = Options::parse_from(arguments.split(' '));
-        assert_eq!((options.port, options.ib_dev.as_deref(), options.ib_port), (1, Some("rxe0"), 2));
-        assert_eq!((options.size, options.mtu, options.rx_depth, options.iters), (64, 2048, 9, 7));
-        assert_eq!((options.sl, options.events, options.gid_idx), (3, true, Some(5)));
-        assert_eq!((options.host.as_deref(), options.op), (Some("host"), Operation::Send));
+        let common = &options.common;
+        assert_eq!((common.port, common.ib_dev.as_deref(), common.ib_port), (1, Some("rxe0"), 2));
+        assert_eq!((options.size, options.mtu, common.rx_depth, common.iters), (64, 2048, 9, 7));
+        assert_eq!((common.sl, common.events, common.gid_idx), (3, true, Some(5)));
+        assert_eq!((common.host.as_deref(), options.op), (Some("host"), Operation::Send));
     }
 }

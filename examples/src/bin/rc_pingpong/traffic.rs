@@ -1,54 +1,17 @@
 //! The ping-pong itself.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use examples::exchange::Role;
+use examples::pingpong::{Completions, Receives, SEND};
 use examples::report::Measurement;
-use verbs::{
-    CompletionQueue, Mapping, MemoryRegion, QueuePair, Rc, ReceiveRequest, RemoteSlice, SendRequest, WorkCompletion,
-    WorkCompletionOpcode,
-};
+use verbs::{CompletionQueue, Mapping, MemoryRegion, QueuePair, Rc, RemoteSlice, SendRequest, WorkCompletionOpcode};
 
 use crate::options::Options;
 
-/// The byte that messages are made of, the C program's.
-pub(crate) const FILLING: u8 = 0x7b;
-
-/// How long the C program's pages are: with its option `-c`, the first byte of each is 0.
-const C_PAGE: usize = 4096;
-
-/// The `wr_id`s.
-const RECEIVE: u64 = 1;
-const SEND: u64 = 2;
-
-/// The receives that are posted.
-pub(crate) struct Receives {
-    depth: u32,
-    posted: u32,
-}
-
-impl Receives {
-    pub(crate) fn post_first(
-        qp: &QueuePair<Rc>,
-        region: &MemoryRegion<Mapping>,
-        size: usize,
-        depth: u32,
-    ) -> Result<Self> {
-        let mut receives = Self { depth, posted: 0 };
-        receives.refill(qp, region, size)?;
-        Ok(receives)
-    }
-
-    /// Posts as many as there is room for, with one doorbell. All of them go to the same place.
-    fn refill(&mut self, qp: &QueuePair<Rc>, region: &MemoryRegion<Mapping>, size: usize) -> Result<()> {
-        let slices = [region.slice(size..)?];
-        let mut requests: Vec<_> = (self.posted..self.depth).map(|_| ReceiveRequest::new(RECEIVE, &slices)).collect();
-        qp.post_receive_chain(&mut requests)?;
-        self.posted = self.depth;
-        Ok(())
-    }
-}
+/// What can be wrong when nothing comes.
+const CAUSES: &str = "it is gone, or runs with other options (--size, --iters)";
 
 /// One end, ready to send.
 pub(crate) struct End<'a> {
@@ -64,7 +27,7 @@ impl End<'_> {
     /// Messages there and back: by RDMA WRITE with immediate if there is a remote slice to write to, else by SEND. The client
     /// begins; each end answers when its last message has completed and the peer's has arrived.
     pub(crate) fn ping_pong(&self, receives: &mut Receives, remote: Option<RemoteSlice>) -> Result<Measurement> {
-        let iterations = self.options.iters;
+        let iterations = self.options.common.iters;
         let slices = [self.region.slice(..self.size)?];
         let post = |iteration: u32| {
             let request = match remote {
@@ -74,14 +37,14 @@ impl End<'_> {
             self.qp.post_send(&request.signaled())
         };
         let (mut sent, mut received, mut completed) = (0, 0, 0);
-        let mut completions = [WorkCompletion::default(); 16];
+        let mut completions = self.completions();
         let start = Instant::now();
         if self.role == Role::Client {
             post(sent)?;
             sent += 1;
         }
         while received < iterations || completed < iterations {
-            for completion in self.completions(&mut completions)? {
+            for completion in completions.take()? {
                 let done = completion.success()?;
                 if done.wr_id() == SEND {
                     completed += 1;
@@ -95,11 +58,11 @@ impl End<'_> {
                     bail!("a message of {length} bytes arrived; both ends have to use the same --size");
                 }
                 received += 1;
-                receives.posted -= 1;
+                receives.used();
             }
-            // One left is enough for the message that may already be on its way.
-            if receives.posted <= 1 && received < iterations {
-                receives.refill(self.qp, self.region, self.size)?;
+            if received < iterations {
+                // One left is enough for the message that may already be on its way.
+                receives.keep_above(1, self.qp, self.region.slice(self.size..)?)?;
             }
             // The client is a message ahead of the server.
             let may_send = if self.role == Role::Client { received + 1 } else { received };
@@ -108,68 +71,26 @@ impl End<'_> {
                 sent += 1;
             }
         }
-        Ok(self.measurement(start))
+        Ok(Measurement::of_ping_pong(self.options.common.iters, self.options.size, start))
     }
 
     /// Reads the peer's memory, one request at a time.
     pub(crate) fn read_all(&self, remote: RemoteSlice) -> Result<Measurement> {
         let slices = [self.region.slice(self.size..)?];
         let remote = remote.slice(..self.size).context("both ends have to use the same --size")?;
-        let mut completions = [WorkCompletion::default(); 1];
+        let mut completions = self.completions();
         let start = Instant::now();
-        for _ in 0..self.options.iters {
+        for _ in 0..self.options.common.iters {
             self.qp.post_send(&SendRequest::rdma_read(SEND, &slices, remote).signaled())?;
-            let done = self.completions(&mut completions)?[0].success()?;
+            let done = completions.take()?[0].success()?;
             if (done.opcode(), done.byte_len()) != (WorkCompletionOpcode::RDMA_READ, Some(self.options.size)) {
                 bail!("unexpected completion {done:?}");
             }
         }
-        Ok(self.measurement(start))
+        Ok(Measurement::of_ping_pong(self.options.common.iters, self.options.size, start))
     }
 
-    /// At least one completion.
-    fn completions<'c>(&self, completions: &'c mut [WorkCompletion]) -> Result<&'c mut [WorkCompletion]> {
-        let timeout = self.options.timeout();
-        let count = match self.options.events {
-            true => self.cq.wait(completions, Some(timeout))?.len(),
-            false => self.spin(completions, timeout)?,
-        };
-        if count == 0 {
-            bail!(
-                "the peer made no progress for {timeout:?}; it is gone, or runs with other options (--size, --iters)"
-            );
-        }
-        Ok(&mut completions[..count])
-    }
-
-    /// Polls until there is something, or the time is over. The clock is read only now and then.
-    fn spin(&self, completions: &mut [WorkCompletion], timeout: Duration) -> Result<usize> {
-        let start = Instant::now();
-        loop {
-            for _ in 0..1000 {
-                let count = self.cq.poll(completions)?.len();
-                if count > 0 {
-                    return Ok(count);
-                }
-            }
-            if start.elapsed() > timeout {
-                return Ok(0);
-            }
-        }
-    }
-
-    fn measurement(&self, start: Instant) -> Measurement {
-        let iterations = u64::from(self.options.iters);
-        Measurement { iterations, bytes: 2 * iterations * self.size as u64, elapsed: start.elapsed() }
-    }
-}
-
-/// Checks what arrived.
-pub(crate) fn validate(region: &MemoryRegion<Mapping>, size: usize) -> Result<()> {
-    let arrived = region.to_vec(size..)?;
-    let wrong = |(offset, byte): &(usize, &u8)| **byte != FILLING && !(**byte == 0 && offset % C_PAGE == 0);
-    match arrived.iter().enumerate().find(wrong) {
-        None => Ok(()),
-        Some((offset, byte)) => bail!("byte {offset} of what arrived is {byte:#04x} instead of {FILLING:#04x}"),
+    fn completions(&self) -> Completions<'_> {
+        Completions::new(self.cq, &self.options.common, CAUSES)
     }
 }
