@@ -49,6 +49,48 @@
 //! }
 //! ```
 //!
+//! # Transports
+//!
+//! The program above with [`Rc`] replaced by [`Uc`] loses a message where the wire does; RDMA READ and atomics then do not compile. With
+//! [`Ud`], a queue pair talks to any other: a datagram takes an address handle, a queue pair number and a Q_Key, and what arrives begins
+//! with a header of 40 bytes.
+//!
+//! ```no_run
+//! use verbs::{AccessFlags, GidFilter, QueuePair, ReceiveRequest, SendRequest, Ud, WorkCompletion};
+//!
+//! fn main() -> verbs::Result<()> {
+//!     const QKEY: u32 = 0x1111_1111;
+//!     let context = verbs::devices()?.find(None)?.open()?;
+//!     let pd = context.create_protection_domain()?;
+//!     let (sends, receives) = (context.create_completion_queue(16)?, context.create_completion_queue(16)?);
+//!     let mut region = pd.register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
+//!
+//!     let sender = QueuePair::<Ud>::builder(&pd, &sends, &sends).build()?;
+//!     let receiver = QueuePair::<Ud>::builder(&pd, &receives, &receives).build()?;
+//!     let from = sender.local_endpoint(1, &GidFilter::default())?;
+//!     let to = receiver.local_endpoint(1, &GidFilter::default())?;
+//!     sender.activate(&from, QKEY)?;
+//!     receiver.activate(&to, QKEY)?;
+//!
+//!     region.write_at(0, b"Hello, whoever is there!")?;
+//!     receiver.post_receive(&ReceiveRequest::new(1, &[region.slice(1024..2048)?]))?;
+//!     let ah = pd.create_address_handle_to(&from, &to.endpoint)?;
+//!     let slices = [region.slice(..24)?];
+//!     sender.post_send(&SendRequest::send_to(2, &slices, &ah, receiver.qp_num(), QKEY).signaled())?;
+//!
+//!     let mut completions = [WorkCompletion::default(); 1];
+//!     loop {
+//!         for completion in receives.poll(&mut completions)? {
+//!             let done = completion.success()?;
+//!             let Some(datagram) = done.datagram() else { continue };
+//!             let text = region.to_vec(datagram.payload_at(1024))?;
+//!             println!("queue pair {:#x} says: {}", datagram.source_qp_num(), String::from_utf8_lossy(&text));
+//!             return Ok(());
+//!         }
+//!     }
+//! }
+//! ```
+//!
 //! # Ownership
 //!
 //! An object holds the objects that it was made from, so handles can be dropped in any order and put into any structure:
