@@ -222,7 +222,7 @@ impl Events {
 impl AsFd for CompletionChannel {
     /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like; then
     /// [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes it. Reading from it would take an event away
-    /// that the library has to acknowledge, and dropping that queue would wait for it for ever.
+    /// that the library has to acknowledge, and dropping that queue would wait for it for ever; nor may it be made blocking.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the channel, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }

@@ -4,39 +4,12 @@
  */
 #include "loops.h"
 
-/* Fresh: a request is built, posted and polled. OPERATION sets what the request has besides its list. */
-#define FRESH(NAME, OPCODE, ...)                                                                          \
-	uint64_t NAME(const struct fixture *f, uint64_t count)                                            \
-	{                                                                                                 \
-		struct ibv_wc wc[ROOM];                                                                   \
-		uint64_t done = 0;                                                                        \
-		for (uint64_t i = 0; i < count; i++) {                                                    \
-			struct ibv_sge sge = { .addr = part(f, i), .length = PART, .lkey = f->lkey };     \
-			struct ibv_send_wr wr = {                                                         \
-				.wr_id = i,                                                               \
-				.sg_list = &sge,                                                          \
-				.num_sge = 1,                                                             \
-				.opcode = OPCODE,                                                         \
-				.send_flags = IBV_SEND_SIGNALED,                                          \
-				__VA_ARGS__                                                               \
-			};                                                                                \
-			struct ibv_send_wr *bad;                                                          \
-			if (ibv_post_send(f->qp, &wr, &bad))                                              \
-				return 0;                                                                 \
-			int n = poll_some(f->cq, wc);                                                     \
-			if (n < 0)                                                                        \
-				return 0;                                                                 \
-			done += n;                                                                        \
-		}                                                                                         \
-		return done;                                                                              \
-	}
-
-FRESH(c_send, IBV_WR_SEND, )
-FRESH(c_write, IBV_WR_RDMA_WRITE, REMOTE)
-FRESH(c_write_with_imm, IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(i), REMOTE)
-FRESH(c_read, IBV_WR_RDMA_READ, REMOTE)
-FRESH(c_fetch_and_add, IBV_WR_ATOMIC_FETCH_AND_ADD,
-      .wr.atomic = { .remote_addr = f->remote_addr, .compare_add = i, .rkey = f->rkey })
+POST_AND_POLL(c_send, qp, IBV_WR_SEND, )
+POST_AND_POLL(c_write, qp, IBV_WR_RDMA_WRITE, REMOTE)
+POST_AND_POLL(c_write_with_imm, qp, IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(i), REMOTE)
+POST_AND_POLL(c_read, qp, IBV_WR_RDMA_READ, REMOTE)
+POST_AND_POLL(c_fetch_and_add, qp, IBV_WR_ATOMIC_FETCH_AND_ADD,
+	      .wr.atomic = { .remote_addr = f->remote_addr, .compare_add = i, .rkey = f->rkey })
 
 uint64_t c_send_inline(const struct fixture *f, uint64_t count)
 {

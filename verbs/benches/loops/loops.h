@@ -46,4 +46,31 @@ static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
 #define REMOTE .wr.rdma = { .remote_addr = f->remote_addr, .rkey = f->rkey }
 #define ATOMIC .wr.atomic = { .remote_addr = f->remote_addr, .rkey = f->rkey, .compare_add = 0, .swap = 1 }
 
+/* Fresh: a request is built, posted and polled. OPERATION sets what the request has besides its list. */
+#define POST_AND_POLL(NAME, QP, OPCODE, ...)                                                                          \
+	uint64_t NAME(const struct fixture *f, uint64_t count)                                            \
+	{                                                                                                 \
+		struct ibv_wc wc[ROOM];                                                                   \
+		uint64_t done = 0;                                                                        \
+		for (uint64_t i = 0; i < count; i++) {                                                    \
+			struct ibv_sge sge = { .addr = part(f, i), .length = PART, .lkey = f->lkey };     \
+			struct ibv_send_wr wr = {                                                         \
+				.wr_id = i,                                                               \
+				.sg_list = &sge,                                                          \
+				.num_sge = 1,                                                             \
+				.opcode = OPCODE,                                                         \
+				.send_flags = IBV_SEND_SIGNALED,                                          \
+				__VA_ARGS__                                                               \
+			};                                                                                \
+			struct ibv_send_wr *bad;                                                          \
+			if (ibv_post_send(f->QP, &wr, &bad))                                              \
+				return 0;                                                                 \
+			int n = poll_some(f->cq, wc);                                                     \
+			if (n < 0)                                                                        \
+				return 0;                                                                 \
+			done += n;                                                                        \
+		}                                                                                         \
+		return done;                                                                              \
+	}
+
 #endif
