@@ -132,7 +132,8 @@ impl AddressHandleAttributes {
         Ok(Self::from_raw(&unsafe { attributes.assume_init() }))
     }
 
-    pub(crate) fn from_raw(raw: &ffi::ibv_ah_attr) -> Self {
+    /// The attributes that libibverbs or librdmacm has filled in.
+    pub fn from_raw(raw: &ffi::ibv_ah_attr) -> Self {
         let route = GlobalRoute {
             // SAFETY: each member of the union is 16 bytes of integers.
             destination: Gid::from_bytes(unsafe { raw.grh.dgid.raw }),

@@ -78,6 +78,12 @@ impl QueuePairModification {
         Self { attributes: unsafe { std::mem::zeroed() }, mask: 0 }
     }
 
+    /// What another library has prepared, such as `rdma_init_qp_attr`. `mask` has bits of `IBV_QP_…`; a field whose bit is not set
+    /// means nothing.
+    pub fn from_raw(attributes: &ffi::ibv_qp_attr, mask: u32) -> Self {
+        Self { attributes: *attributes, mask }
+    }
+
     fn with(mut self, bit: M) -> Self {
         self.mask |= bit.0;
         self

@@ -1,0 +1,411 @@
+//! [`Event`]: what librdmacm tells, copied.
+//!
+//! # Safety
+//!
+//! An event that was taken and not yet acked keeps its ids and its private data alive. Which member of its union is meant is told by
+//! the event's type and by the id's port space; every member is made of integers and pointers, and librdmacm has zeroed all of it.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::ptr::NonNull;
+
+use verbs::AddressHandleAttributes;
+
+use crate::connection_request::ConnectionRequest;
+use crate::event_channel::EventChannel;
+use crate::ffi;
+use crate::ffi::rdma_cm_event_type as E;
+use crate::open_enum::open_enum;
+use crate::parameters::{PeerParameters, private_data};
+use crate::port_space::PortSpace;
+use crate::raw_id::{IdKey, RawId};
+use crate::returns::Errno;
+
+open_enum! {
+    /// Why a connection was refused.
+    ///
+    /// # References
+    ///
+    /// InfiniBand Architecture Specification, volume 1, chapter 12.6.7.2.
+    RejectReason(u32) {
+        /// The peer has no queue pair left.
+        NO_QUEUE_PAIR = 1, "no queue pair available";
+        /// The peer has no end-to-end context left.
+        NO_EEC = 2, "no end-to-end context available";
+        /// The peer has no resources left.
+        NO_RESOURCES = 3, "no resources available";
+        /// The peer did not hear again from this end in time.
+        TIMEOUT = 4, "timeout";
+        /// The peer does not support the request.
+        UNSUPPORTED = 5, "unsupported request";
+        /// The peer does not know the connection.
+        INVALID_COMMUNICATION_ID = 6, "invalid communication id";
+        /// The peer does not know this instance of the connection.
+        INVALID_COMMUNICATION_INSTANCE = 7, "invalid communication instance";
+        /// Nobody listens at the port.
+        INVALID_SERVICE_ID = 8, "invalid service id: nobody listens at the port";
+        /// The peer does not have the transport.
+        INVALID_TRANSPORT_TYPE = 9, "invalid transport service type";
+        /// An older connection of the same queue pair is not gone yet.
+        STALE_CONNECTION = 10, "stale connection";
+        /// There is no such reliable datagram channel.
+        NO_RELIABLE_DATAGRAM_CHANNEL = 11, "the reliable datagram channel does not exist";
+        /// The primary path's GID.
+        INVALID_GID = 12, "invalid GID";
+        /// The primary path's LID.
+        INVALID_LID = 13, "invalid LID";
+        /// The primary path's service level.
+        INVALID_SERVICE_LEVEL = 14, "invalid service level";
+        /// The primary path's traffic class.
+        INVALID_TRAFFIC_CLASS = 15, "invalid traffic class";
+        /// The primary path's hop limit.
+        INVALID_HOP_LIMIT = 16, "invalid hop limit";
+        /// The primary path's packet rate.
+        INVALID_PACKET_RATE = 17, "invalid packet rate";
+        /// The path's MTU.
+        INVALID_MTU = 26, "invalid path MTU";
+        /// The peer answers fewer RDMA READs and atomics than were asked for.
+        INSUFFICIENT_RESPONDER_RESOURCES = 27, "insufficient responder resources";
+        /// The peer's program refused; the private data may say why.
+        CONSUMER_DEFINED = 28, "by the peer's program";
+        /// The count of retries.
+        INVALID_RNR_RETRY = 29, "invalid RNR retry count";
+        /// This end's communication id is already in use.
+        DUPLICATE_LOCAL_COMMUNICATION_ID = 30, "duplicate local communication id";
+        /// The version of the protocol.
+        INVALID_CLASS_VERSION = 31, "invalid class version";
+        /// The primary path's flow label.
+        INVALID_FLOW_LABEL = 32, "invalid flow label";
+        /// The peer does not take the vendor's options (ECE).
+        VENDOR_OPTION_NOT_SUPPORTED = 35, "vendor option not supported";
+    }
+}
+
+open_enum! {
+    /// Why the queue pair of a datagram service was not told.
+    ///
+    /// # References
+    ///
+    /// InfiniBand Architecture Specification, volume 1, chapter 12.11.2.
+    DatagramStatus(u32) {
+        /// The service does not exist.
+        UNSUPPORTED = 1, "nobody listens at the port";
+        /// The peer's program refused.
+        REJECTED = 2, "refused by the peer's program";
+        /// The peer has no queue pair for it.
+        NO_QUEUE_PAIR = 3, "no queue pair available";
+        /// The service is elsewhere.
+        REDIRECT = 4, "redirected";
+        /// The version of the protocol.
+        UNSUPPORTED_VERSION = 5, "unsupported version";
+    }
+}
+
+/// A connection request's refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rejection {
+    /// Why.
+    pub reason: RejectReason,
+    /// What the peer's program had to say, and zeroes behind it up to the size of the message, 148 bytes.
+    pub private_data: Vec<u8>,
+}
+
+/// How to reach a datagram service, or a multicast group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatagramPeer {
+    /// The path; [`create_address_handle`](verbs::ProtectionDomain::create_address_handle) takes it.
+    pub address: AddressHandleAttributes,
+    /// The number of the queue pair to send to.
+    pub qp_num: u32,
+    /// The Q_Key to send with.
+    pub qkey: u32,
+    /// The peer's bytes, and zeroes behind them. Empty for a multicast group.
+    pub private_data: Vec<u8>,
+}
+
+impl DatagramPeer {
+    /// # Safety
+    ///
+    /// The private data is null or has as many bytes as its length says.
+    unsafe fn copy(raw: &ffi::rdma_ud_param) -> Self {
+        Self {
+            address: AddressHandleAttributes::from_raw(&raw.ah_attr),
+            qp_num: raw.qp_num,
+            qkey: raw.qkey,
+            // SAFETY: as the caller says.
+            private_data: unsafe { private_data(raw.private_data.cast(), raw.private_data_len) },
+        }
+    }
+}
+
+/// What happened. An `errno` is the system's error number.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// `RDMA_CM_EVENT_ADDR_RESOLVED`: the device that leads to the address is known.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_RESOLVED")]
+    AddressResolved,
+    /// `RDMA_CM_EVENT_ADDR_ERROR`: no device leads to the address, or nobody answers there (`ETIMEDOUT`).
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_ERROR")]
+    AddressError {
+        /// Why.
+        errno: c_int,
+    },
+    /// `RDMA_CM_EVENT_ROUTE_RESOLVED`: the path is known, and the id can connect.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_RESOLVED")]
+    RouteResolved,
+    /// `RDMA_CM_EVENT_ROUTE_ERROR`: there is no path.
+    #[doc(alias = "RDMA_CM_EVENT_ROUTE_ERROR")]
+    RouteError {
+        /// Why.
+        errno: c_int,
+    },
+    /// `RDMA_CM_EVENT_CONNECT_REQUEST`: a peer wants to connect to an id that listens.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
+    ConnectRequest(ConnectionRequest),
+    /// `RDMA_CM_EVENT_CONNECT_RESPONSE`: the peer has accepted. Make the queue pair ready, then call [`Id::establish`](crate::Id::establish).
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_RESPONSE")]
+    ConnectResponse(PeerParameters),
+    /// `RDMA_CM_EVENT_CONNECT_ERROR`: the connection could not be made.
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_ERROR")]
+    ConnectError {
+        /// Why.
+        errno: c_int,
+    },
+    /// `RDMA_CM_EVENT_UNREACHABLE`: the peer does not answer.
+    #[doc(alias = "RDMA_CM_EVENT_UNREACHABLE")]
+    Unreachable {
+        /// Why.
+        errno: c_int,
+    },
+    /// `RDMA_CM_EVENT_UNREACHABLE` with a status: the peer did not tell the queue pair of a datagram service.
+    DatagramRejected {
+        /// Why.
+        status: DatagramStatus,
+        /// What the peer's program had to say, and zeroes behind it.
+        private_data: Vec<u8>,
+    },
+    /// `RDMA_CM_EVENT_REJECTED`: the peer, or its host, refused.
+    #[doc(alias = "RDMA_CM_EVENT_REJECTED")]
+    Rejected(Rejection),
+    /// `RDMA_CM_EVENT_ESTABLISHED`: the connection stands.
+    #[doc(alias = "RDMA_CM_EVENT_ESTABLISHED")]
+    Established(PeerParameters),
+    /// `RDMA_CM_EVENT_ESTABLISHED` of a datagram port space: how to reach the service.
+    DatagramEstablished(DatagramPeer),
+    /// `RDMA_CM_EVENT_DISCONNECTED`: the peer has ended the connection, or has answered that this end did.
+    #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
+    Disconnected,
+    /// `RDMA_CM_EVENT_DEVICE_REMOVAL`: the device is gone. Drop all that was made on it.
+    #[doc(alias = "RDMA_CM_EVENT_DEVICE_REMOVAL")]
+    DeviceRemoval,
+    /// `RDMA_CM_EVENT_MULTICAST_JOIN`: the id is in the group, and datagrams for it go to this address.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_JOIN")]
+    MulticastJoin {
+        /// The key of the [`MulticastMembership`](crate::MulticastMembership).
+        membership: IdKey,
+        /// How to reach the group.
+        group: DatagramPeer,
+    },
+    /// `RDMA_CM_EVENT_MULTICAST_ERROR`: the group could not be joined, or is no longer joined.
+    #[doc(alias = "RDMA_CM_EVENT_MULTICAST_ERROR")]
+    MulticastError {
+        /// The key of the [`MulticastMembership`](crate::MulticastMembership).
+        membership: IdKey,
+        /// Why.
+        errno: c_int,
+    },
+    /// `RDMA_CM_EVENT_ADDR_CHANGE`: the network has moved the id's address to another device.
+    #[doc(alias = "RDMA_CM_EVENT_ADDR_CHANGE")]
+    AddressChange,
+    /// `RDMA_CM_EVENT_TIMEWAIT_EXIT`: no packet of the ended connection can be under way any more.
+    #[doc(alias = "RDMA_CM_EVENT_TIMEWAIT_EXIT")]
+    TimewaitExit,
+    /// An event that this crate does not know.
+    Other {
+        /// Its number.
+        event: u32,
+        /// Its status.
+        status: c_int,
+    },
+}
+
+/// `struct rdma_cm_event`: what happened to an id. It is a copy: librdmacm's own is acknowledged already.
+#[doc(alias = "rdma_cm_event")]
+#[derive(Debug)]
+pub struct Event {
+    id: IdKey,
+    kind: EventKind,
+}
+
+impl Event {
+    /// Which [`Id`](crate::Id) it is of: the listening one for a connection request.
+    pub fn id(&self) -> IdKey {
+        self.id
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> &EventKind {
+        &self.kind
+    }
+
+    /// What happened, to keep: a connection request that is dropped is rejected.
+    pub fn into_kind(self) -> EventKind {
+        self.kind
+    }
+
+    /// # Safety
+    ///
+    /// The event was taken from `channel`, whose lock is held, and is not acked yet. It is copied once.
+    pub(crate) unsafe fn copy(raw: &ffi::rdma_cm_event, channel: &EventChannel) -> Self {
+        let is_request = raw.event == E::RDMA_CM_EVENT_CONNECT_REQUEST;
+        let id = if is_request { raw.listen_id } else { raw.id };
+        let (key, is_datagram) = match NonNull::new(id) {
+            // SAFETY: the id is alive as long as the event is not acked, and the lock is held.
+            Some(id) => unsafe {
+                let id = id.as_ref();
+                (IdKey::from_context(id.context), PortSpace::from_raw(id.ps.0).is_datagram())
+            },
+            None => (IdKey::from_context(std::ptr::null()), false),
+        };
+        let errno = Errno::of_status(raw.status).0;
+        // SAFETY: the members are all made of integers and pointers, over which librdmacm wrote or left zeroes.
+        let (connected, datagram) = unsafe { (&raw.param.conn, &raw.param.ud) };
+        // SAFETY: the event's private data is alive, and is of the kind that the port space has.
+        let peer = || unsafe { PeerParameters::copy(connected) };
+        // SAFETY: as above.
+        let datagram_peer = || unsafe { DatagramPeer::copy(datagram) };
+        let kind = match raw.event {
+            E::RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddressResolved,
+            E::RDMA_CM_EVENT_ADDR_ERROR => EventKind::AddressError { errno },
+            E::RDMA_CM_EVENT_ROUTE_RESOLVED => EventKind::RouteResolved,
+            E::RDMA_CM_EVENT_ROUTE_ERROR => EventKind::RouteError { errno },
+            E::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(raw.id) {
+                Some(id) => {
+                    let parameters = match is_datagram {
+                        true => PeerParameters { private_data: datagram_peer().private_data, ..Default::default() },
+                        false => peer(),
+                    };
+                    // SAFETY: the id of a request belongs to whoever takes the event.
+                    let id = unsafe { RawId::of_request(id, channel) };
+                    EventKind::ConnectRequest(ConnectionRequest::new(id, parameters))
+                }
+                None => EventKind::Other { event: raw.event.0, status: raw.status },
+            },
+            E::RDMA_CM_EVENT_CONNECT_RESPONSE => EventKind::ConnectResponse(peer()),
+            E::RDMA_CM_EVENT_CONNECT_ERROR => EventKind::ConnectError { errno },
+            E::RDMA_CM_EVENT_UNREACHABLE => match u32::try_from(raw.status) {
+                Ok(status) if status > 0 && is_datagram => EventKind::DatagramRejected {
+                    status: DatagramStatus::from_raw(status),
+                    private_data: datagram_peer().private_data,
+                },
+                _ => EventKind::Unreachable { errno },
+            },
+            E::RDMA_CM_EVENT_REJECTED => EventKind::Rejected(Rejection {
+                reason: RejectReason::from_raw(raw.status.unsigned_abs()),
+                private_data: if is_datagram { datagram_peer().private_data } else { peer().private_data },
+            }),
+            E::RDMA_CM_EVENT_ESTABLISHED if is_datagram => EventKind::DatagramEstablished(datagram_peer()),
+            E::RDMA_CM_EVENT_ESTABLISHED => EventKind::Established(peer()),
+            E::RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
+            E::RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoval,
+            E::RDMA_CM_EVENT_MULTICAST_JOIN => {
+                // Its private data is the number that we gave when joining, and no address.
+                let group = DatagramPeer {
+                    address: AddressHandleAttributes::from_raw(&datagram.ah_attr),
+                    qp_num: datagram.qp_num,
+                    qkey: datagram.qkey,
+                    private_data: Vec::new(),
+                };
+                EventKind::MulticastJoin { membership: membership(datagram.private_data), group }
+            }
+            E::RDMA_CM_EVENT_MULTICAST_ERROR => {
+                EventKind::MulticastError { membership: membership(datagram.private_data), errno }
+            }
+            E::RDMA_CM_EVENT_ADDR_CHANGE => EventKind::AddressChange,
+            E::RDMA_CM_EVENT_TIMEWAIT_EXIT => EventKind::TimewaitExit,
+            E(event) => EventKind::Other { event, status: raw.status },
+        };
+        Self { id: key, kind }
+    }
+}
+
+fn membership(context: *const c_void) -> IdKey {
+    IdKey::from_context(context)
+}
+
+impl EventKind {
+    /// `rdma_event_str`: the event's name, such as `RDMA_CM_EVENT_ESTABLISHED`.
+    #[doc(alias = "rdma_event_str")]
+    pub fn name(&self) -> &'static str {
+        let event = match self {
+            Self::AddressResolved => E::RDMA_CM_EVENT_ADDR_RESOLVED,
+            Self::AddressError { .. } => E::RDMA_CM_EVENT_ADDR_ERROR,
+            Self::RouteResolved => E::RDMA_CM_EVENT_ROUTE_RESOLVED,
+            Self::RouteError { .. } => E::RDMA_CM_EVENT_ROUTE_ERROR,
+            Self::ConnectRequest(_) => E::RDMA_CM_EVENT_CONNECT_REQUEST,
+            Self::ConnectResponse(_) => E::RDMA_CM_EVENT_CONNECT_RESPONSE,
+            Self::ConnectError { .. } => E::RDMA_CM_EVENT_CONNECT_ERROR,
+            Self::Unreachable { .. } | Self::DatagramRejected { .. } => E::RDMA_CM_EVENT_UNREACHABLE,
+            Self::Rejected(_) => E::RDMA_CM_EVENT_REJECTED,
+            Self::Established(_) | Self::DatagramEstablished(_) => E::RDMA_CM_EVENT_ESTABLISHED,
+            Self::Disconnected => E::RDMA_CM_EVENT_DISCONNECTED,
+            Self::DeviceRemoval => E::RDMA_CM_EVENT_DEVICE_REMOVAL,
+            Self::MulticastJoin { .. } => E::RDMA_CM_EVENT_MULTICAST_JOIN,
+            Self::MulticastError { .. } => E::RDMA_CM_EVENT_MULTICAST_ERROR,
+            Self::AddressChange => E::RDMA_CM_EVENT_ADDR_CHANGE,
+            Self::TimewaitExit => E::RDMA_CM_EVENT_TIMEWAIT_EXIT,
+            Self::Other { event, .. } => E(*event),
+        };
+        // SAFETY: the names are constants of the library, and every number has one.
+        let name = unsafe { std::ffi::CStr::from_ptr(ffi::rdma_event_str(event)) };
+        name.to_str().unwrap_or("UNKNOWN EVENT")
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::AddressError { errno }
+            | Self::RouteError { errno }
+            | Self::ConnectError { errno }
+            | Self::Unreachable { errno }
+            | Self::MulticastError { errno, .. } => write!(f, ": {}", crate::error::describe(*errno)),
+            Self::Rejected(rejection) => write!(f, ": {}", rejection.reason),
+            Self::DatagramRejected { status, .. } => write!(f, ": {status}"),
+            Self::Other { event, status } => write!(f, " {event}, status {status}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_the_names_of_the_library() {
+        assert_eq!(EventKind::AddressResolved.name(), "RDMA_CM_EVENT_ADDR_RESOLVED");
+        assert_eq!(EventKind::TimewaitExit.name(), "RDMA_CM_EVENT_TIMEWAIT_EXIT");
+        assert_eq!(EventKind::Other { event: 99, status: 3 }.to_string(), "UNKNOWN EVENT 99, status 3");
+        let error = EventKind::AddressError { errno: libc::ETIMEDOUT };
+        assert_eq!(error.to_string(), "RDMA_CM_EVENT_ADDR_ERROR: Connection timed out (os error 110)");
+    }
+
+    #[test]
+    fn reasons_that_no_list_has_are_kept() {
+        assert_eq!(RejectReason::from_raw(99).to_string(), "unknown (99)");
+        assert_eq!(RejectReason::CONSUMER_DEFINED.as_raw(), 28);
+        assert_eq!(DatagramStatus::from_raw(2), DatagramStatus::REJECTED);
+    }
+}

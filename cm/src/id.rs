@@ -1,0 +1,412 @@
+//! [`Id`]: one end of a connection, step by step.
+//!
+//! # Safety
+//!
+//! Calls are given an id that is alive, under the lock of its channel ([`RawId`]'s), and structures that outlive them. Those that would
+//! look at the id's device are made only if it has one.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Duration;
+
+use verbs::{AsyncEventType, Context, Gid, PartitionKey, ProtectionDomain};
+
+use crate::address::{self, RawAddress};
+use crate::device::{self, CmDevice};
+use crate::error::{Error, Result};
+use crate::event_channel::EventChannel;
+use crate::ffi;
+use crate::parameters::ConnectionParameters;
+use crate::port_space::{Carrier, PortSpace};
+use crate::raw_id::{IdKey, NO_DEVICE_YET, RawId};
+use crate::returns::Errno;
+
+/// `struct rdma_cm_id`: one end of a connection, or a listener, or a member of multicast groups.
+///
+/// Each step is one call, and most are answered by an [event](crate::EventKind) on the id's channel. [`connect`](crate::connect()) and
+/// [`Listener`](crate::Listener) take the steps for you.
+///
+/// The id does not own the queue pair: that is an ordinary [`verbs::QueuePair`] of the id's [context](Self::context), made ready by
+/// [`queue_pair_modification`](Self::queue_pair_modification) and named in the [`ConnectionParameters`].
+///
+/// Dropping an id ends its connection: the peer is told.
+#[doc(alias = "rdma_cm_id")]
+pub struct Id {
+    inner: Arc<RawId>,
+}
+
+impl Id {
+    pub(crate) fn create(channel: &EventChannel, space: PortSpace) -> Result<Self> {
+        Ok(Self::of(RawId::create(channel, space)?))
+    }
+
+    pub(crate) fn of(id: RawId) -> Self {
+        Self { inner: Arc::new(id) }
+    }
+
+    /// Another handle to the same id.
+    pub(crate) fn share(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+
+    pub(crate) fn raw(&self) -> &RawId {
+        &self.inner
+    }
+
+    /// Which id events are of.
+    pub fn key(&self) -> IdKey {
+        self.inner.key()
+    }
+
+    /// The port space in which the id was made.
+    pub fn port_space(&self) -> PortSpace {
+        self.inner.space()
+    }
+
+    /// The channel on which the id's events arrive.
+    pub fn channel(&self) -> EventChannel {
+        self.inner.channel()
+    }
+
+    /// `rdma_migrate_id`: has the id's events arrive on another channel, those that have not been taken yet too.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    ///
+    /// # References
+    ///
+    /// [rdma_migrate_id(3)](https://man7.org/linux/man-pages/man3/rdma_migrate_id.3.html)
+    #[doc(alias = "rdma_migrate_id")]
+    pub fn migrate(&self, channel: &EventChannel) -> Result<()> {
+        self.inner.migrate(channel)
+    }
+
+    /// `rdma_bind_addr`: gives the id a local address. One of an interface chooses its device; an unspecified one (`0.0.0.0`, `::`) is for
+    /// listening on every device. Port 0: any port that is free.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::AddressInUse`]: another id listens there.
+    /// * `ENODEV`: the interface has no RDMA device. `EADDRNOTAVAIL`: no interface has the address.
+    /// * `EINVAL`: the id has an address already.
+    ///
+    /// # References
+    ///
+    /// [rdma_bind_addr(3)](https://man7.org/linux/man-pages/man3/rdma_bind_addr.3.html)
+    #[doc(alias = "rdma_bind_addr")]
+    pub fn bind(&self, address: SocketAddr) -> Result<()> {
+        let mut raw = RawAddress::from(address);
+        // SAFETY: the id is alive, and the address outlives the call.
+        self.inner.call(|id| unsafe { ffi::rdma_bind_addr(id, raw.as_mut_ptr()) }).map_err(|errno| match errno.0 {
+            libc::EADDRINUSE => Error::AddressInUse { address },
+            libc::ENODEV => {
+                errno.with_remedy("rdma_bind_addr", address, "no RDMA device is on an interface with this address")
+            }
+            _ => errno.of("rdma_bind_addr", address),
+        })
+    }
+
+    /// `rdma_resolve_addr`: finds the device that leads to an address. [`AddressResolved`](crate::EventKind::AddressResolved) or
+    /// [`AddressError`](crate::EventKind::AddressError) tells the outcome, after `timeout` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AddressUnresolved`], with `ENETUNREACH` if there is no route, or `EINVAL` if the id has been used already.
+    ///
+    /// # References
+    ///
+    /// [rdma_resolve_addr(3)](https://man7.org/linux/man-pages/man3/rdma_resolve_addr.3.html)
+    #[doc(alias = "rdma_resolve_addr")]
+    pub fn resolve_addr(&self, source: Option<SocketAddr>, address: SocketAddr, timeout: Duration) -> Result<()> {
+        let mut source = source.map(RawAddress::from);
+        let source = source.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
+        let mut raw = RawAddress::from(address);
+        self.inner
+            // SAFETY: the id is alive, and the addresses outlive the call.
+            .call(|id| unsafe { ffi::rdma_resolve_addr(id, source, raw.as_mut_ptr(), milliseconds(timeout)) })
+            .map_err(|errno| Error::AddressUnresolved { address, errno: errno.0 })
+    }
+
+    /// `rdma_resolve_route`: finds the path to the address. [`RouteResolved`](crate::EventKind::RouteResolved) or
+    /// [`RouteError`](crate::EventKind::RouteError) tells the outcome, after `timeout` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::WrongState`]: no address was resolved.
+    /// * [`Error::RouteUnresolved`], with `ENODEV` if the address is of the loopback interface.
+    ///
+    /// # References
+    ///
+    /// [rdma_resolve_route(3)](https://man7.org/linux/man-pages/man3/rdma_resolve_route.3.html)
+    #[doc(alias = "rdma_resolve_route")]
+    pub fn resolve_route(&self, timeout: Duration) -> Result<()> {
+        // SAFETY: the id is alive, and has a device.
+        let called = self
+            .inner
+            .call_on_device("rdma_resolve_route", |id| unsafe { ffi::rdma_resolve_route(id, milliseconds(timeout)) })?;
+        called.map_err(|errno| match self.peer_addr() {
+            Some(address) => Error::RouteUnresolved { address, errno: errno.0 },
+            None => errno.of("rdma_resolve_route", format_args!("{self:?}")),
+        })
+    }
+
+    /// `rdma_listen`: asks for connection requests, which arrive as [events](crate::EventKind::ConnectRequest), at most `backlog` at a
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::AddressInUse`]: another id listens at the same port.
+    /// * `EINVAL`: the id has no address, or listens already.
+    ///
+    /// # References
+    ///
+    /// [rdma_listen(3)](https://man7.org/linux/man-pages/man3/rdma_listen.3.html)
+    #[doc(alias = "rdma_listen")]
+    pub fn listen(&self, backlog: u32) -> Result<()> {
+        let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
+        // SAFETY: the id is alive.
+        self.inner.call(|id| unsafe { ffi::rdma_listen(id, backlog) }).map_err(|errno| {
+            match (errno.0, self.local_addr()) {
+                (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { address },
+                _ => errno.of("rdma_listen", format_args!("backlog {backlog}")),
+            }
+        })
+    }
+
+    /// `rdma_connect`: asks the peer for a connection, or, in a datagram port space, for its queue pair. The answer is one of
+    /// [`ConnectResponse`](crate::EventKind::ConnectResponse), [`DatagramEstablished`](crate::EventKind::DatagramEstablished),
+    /// [`Rejected`](crate::EventKind::Rejected), [`DatagramRejected`](crate::EventKind::DatagramRejected) and
+    /// [`Unreachable`](crate::EventKind::Unreachable). A peer that neither accepts nor refuses gives none for a long time.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::WrongState`]: no address was resolved.
+    /// * [`Error::InvalidArgument`]: a value does not fit its field, or the private data is too long. Nothing was sent, and the call can be
+    ///   made again.
+    /// * `EINVAL`: the route was not resolved, or a depth is beyond the device's limit.
+    ///
+    /// # References
+    ///
+    /// [rdma_connect(3)](https://man7.org/linux/man-pages/man3/rdma_connect.3.html)
+    #[doc(alias = "rdma_connect")]
+    pub fn connect(&self, parameters: &ConnectionParameters) -> Result<()> {
+        let mut raw = parameters.to_raw("rdma_connect", self.port_space(), Carrier::Request)?;
+        // SAFETY: the id is alive and has a device; the parameters and their private data outlive the call.
+        let called = self.inner.call_on_device("rdma_connect", |id| unsafe { ffi::rdma_connect(id, &mut raw) })?;
+        called.map_err(|errno| self.depth_error(errno, "rdma_connect", parameters))
+    }
+
+    /// `rdma_accept`: accepts the request that this id came with. Make the queue pair ready to send before;
+    /// [`Established`](crate::EventKind::Established) then tells that the peer is too. In a datagram port space it tells the peer the
+    /// queue pair, and that is all.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::WrongState`]: the id belongs to no device.
+    /// * [`Error::InvalidArgument`]: a value does not fit its field, or the private data is too long. Nothing was sent, and the call can be
+    ///   made again.
+    /// * `EINVAL`: there is nothing to accept, or a depth is beyond the device's limit.
+    /// * `ENOTCONN`, or others: the peer has gone.
+    ///
+    /// # References
+    ///
+    /// [rdma_accept(3)](https://man7.org/linux/man-pages/man3/rdma_accept.3.html)
+    #[doc(alias = "rdma_accept")]
+    pub fn accept(&self, parameters: &ConnectionParameters) -> Result<()> {
+        let mut raw = parameters.to_raw("rdma_accept", self.port_space(), Carrier::Accept)?;
+        // SAFETY: the id is alive and has a device; the parameters and their private data outlive the call.
+        let called = self.inner.call_on_device("rdma_accept", |id| unsafe { ffi::rdma_accept(id, &mut raw) })?;
+        called.map_err(|errno| self.depth_error(errno, "rdma_accept", parameters))
+    }
+
+    /// `rdma_reject`: refuses the request that this id came with, and says why.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the private data is too long. Nothing was sent, and the call can be made again.
+    /// * `EINVAL`: there is nothing to refuse.
+    ///
+    /// # References
+    ///
+    /// [rdma_reject(3)](https://man7.org/linux/man-pages/man3/rdma_reject.3.html)
+    #[doc(alias = "rdma_reject")]
+    pub fn reject(&self, private_data: &[u8]) -> Result<()> {
+        let length = self.port_space().check(Carrier::Reject, "rdma_reject", private_data)?;
+        self.inner
+            // SAFETY: the id is alive, and the bytes outlive the call.
+            .call(|id| unsafe { ffi::rdma_reject(id, private_data.as_ptr().cast(), length) })
+            .map_err(|errno| errno.of("rdma_reject", format_args!("{self:?}")))
+    }
+
+    /// `rdma_establish`: tells the peer, which has accepted, that the queue pair at this end is ready too.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: no peer has accepted.
+    ///
+    /// # References
+    ///
+    /// [rdma_establish(3)](https://man7.org/linux/man-pages/man3/rdma_establish.3.html)
+    #[doc(alias = "rdma_establish")]
+    pub fn establish(&self) -> Result<()> {
+        self.inner
+            // SAFETY: the id is alive.
+            .call(|id| unsafe { ffi::rdma_establish(id) })
+            .map_err(|errno| errno.of("rdma_establish", format_args!("{self:?}")))
+    }
+
+    /// `rdma_notify`: tells the connection manager of an asynchronous event of the queue pair.
+    /// [`AsyncEventType::COMMUNICATION_ESTABLISHED`] says that the first message has come, so that the peer is ready whether or not its
+    /// word for it arrives.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the event means nothing here, or there is no connection.
+    ///
+    /// # References
+    ///
+    /// [rdma_notify(3)](https://man7.org/linux/man-pages/man3/rdma_notify.3.html)
+    #[doc(alias = "rdma_notify")]
+    pub fn notify(&self, event: AsyncEventType) -> Result<()> {
+        self.inner
+            // SAFETY: the id is alive.
+            .call(|id| unsafe { ffi::rdma_notify(id, verbs::ffi::ibv_event_type(event.as_raw())) })
+            .map_err(|errno| errno.of("rdma_notify", event))
+    }
+
+    /// `rdma_disconnect`: ends the connection, or answers the peer that has ended it. The peer gets
+    /// [`Disconnected`](crate::EventKind::Disconnected) at once, this end once the peer has answered: wait for it with a timeout.
+    ///
+    /// Move the queue pair to [ERROR](verbs::QueuePair::move_to_error) too, so that what was posted ends.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::WrongState`]: the id belongs to no device.
+    /// * `EINVAL`: there is no connection.
+    ///
+    /// # References
+    ///
+    /// [rdma_disconnect(3)](https://man7.org/linux/man-pages/man3/rdma_disconnect.3.html)
+    #[doc(alias = "rdma_disconnect")]
+    pub fn disconnect(&self) -> Result<()> {
+        // SAFETY: the id is alive and has a device.
+        let called = self.inner.call_on_device("rdma_disconnect", |id| unsafe { ffi::rdma_disconnect(id) })?;
+        called.map_err(|errno| errno.of("rdma_disconnect", format_args!("{self:?}")))
+    }
+
+    /// The local address, with its port in the id's port space; `None`: it has none.
+    #[doc(alias = "rdma_get_local_addr")]
+    #[doc(alias = "rdma_get_src_port")]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: the id is alive, and its address does not change under the lock.
+        self.inner.with(|id| unsafe { address::read(ffi::rdma_get_local_addr(id.as_ptr())) })
+    }
+
+    /// The peer's address; `None`: there is none.
+    #[doc(alias = "rdma_get_peer_addr")]
+    #[doc(alias = "rdma_get_dst_port")]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: as above.
+        self.inner.with(|id| unsafe { address::read(ffi::rdma_get_peer_addr(id.as_ptr())) })
+    }
+
+    /// The device to which the id belongs, opened by librdmacm; it is never closed. Queue pairs for this id have to be made of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongState`]: no address was resolved, and the id is not bound to one.
+    pub fn context(&self) -> Result<Context> {
+        Ok(self.device()?.context)
+    }
+
+    /// librdmacm's protection domain on the id's device: all ids of the device have the same. It is never deallocated.
+    ///
+    /// Memory that is registered in it can be used through every queue pair that is made in it. Where peers must not reach each other's
+    /// memory, [make](Context::create_protection_domain) a domain for each.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`context`](Self::context).
+    pub fn protection_domain(&self) -> Result<ProtectionDomain> {
+        self.device()?.pd.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })
+    }
+
+    fn device(&self) -> Result<CmDevice> {
+        let (context, pd) = self.inner.with(|id| {
+            // SAFETY: the id is alive, and the lock is held.
+            let id = unsafe { id.as_ref() };
+            (NonNull::new(id.verbs), NonNull::new(id.pd))
+        });
+        let context = context.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })?;
+        // SAFETY: both are the id's, which the lender keeps.
+        unsafe { device::of_id(context, pd, Arc::clone(&self.inner)) }
+    }
+
+    /// The port of the device, from 1; 0: the id belongs to no device yet.
+    pub fn port(&self) -> u8 {
+        // SAFETY: the id is alive, and the lock is held.
+        self.inner.with(|id| unsafe { id.as_ref() }.port_num)
+    }
+
+    /// The GID that the id sends from; all zeroes: not known yet.
+    pub fn local_gid(&self) -> Gid {
+        // SAFETY: as above; each member of the unions is made of integers.
+        self.inner.with(|id| Gid::from_bytes(unsafe { id.as_ref().route.addr.addr.ibaddr.sgid.raw }))
+    }
+
+    /// The peer's GID; all zeroes: not known yet.
+    pub fn peer_gid(&self) -> Gid {
+        // SAFETY: as above.
+        self.inner.with(|id| Gid::from_bytes(unsafe { id.as_ref().route.addr.addr.ibaddr.dgid.raw }))
+    }
+
+    /// The partition key of the path; 0: not known yet, or the link is RoCE, which has the default one only.
+    pub fn partition_key(&self) -> PartitionKey {
+        // SAFETY: as above.
+        let key = self.inner.with(|id| unsafe { id.as_ref().route.addr.addr.ibaddr.pkey });
+        PartitionKey::new(u16::from_be(key))
+    }
+
+    /// The id in librdmacm's terms; valid as long as `self`, and not to be destroyed. Whoever passes it to librdmacm sees to it that no
+    /// other thread uses the id or takes events from its channel meanwhile.
+    pub fn as_raw(&self) -> *mut ffi::rdma_cm_id {
+        self.inner.as_raw()
+    }
+
+    fn depth_error(&self, errno: Errno, call: &'static str, parameters: &ConnectionParameters) -> Error {
+        let asked = format!("{:?}, qp_num {:#x}", self.inner, parameters.qp_num);
+        let remedy = match self.context().and_then(|context| Ok(context.device_attributes()?)) {
+            Ok(device) if errno.0 == libc::EINVAL => format!(
+                "responder_resources is {:?} and initiator_depth {:?}; the device has {} and {}",
+                parameters.responder_resources,
+                parameters.initiator_depth,
+                device.max_qp_rd_atom(),
+                device.max_qp_init_rd_atom(),
+            ),
+            _ => String::new(),
+        };
+        errno.with_remedy(call, asked, remedy)
+    }
+}
+
+/// A timeout as librdmacm has it, rounded up.
+fn milliseconds(timeout: Duration) -> c_int {
+    timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX)
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)?;
+        let (local, peer) = (self.local_addr(), self.peer_addr());
+        match (local, peer) {
+            (Some(local), Some(peer)) => write!(f, ", {local} to {peer}"),
+            (Some(local), None) => write!(f, ", {local}"),
+            _ => Ok(()),
+        }
+    }
+}

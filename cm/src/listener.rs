@@ -1,0 +1,169 @@
+//! [`Listener`].
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::connection_options::{ConnectionOptions, Deadline};
+use crate::connection_request::ConnectionRequest;
+use crate::error::{Error, Result};
+use crate::event::EventKind;
+use crate::event_channel::EventChannel;
+use crate::id::Id;
+use crate::lookup::ToAddress;
+use crate::port_space::PortSpace;
+
+/// How many connection requests wait at most, unless it is said.
+const BACKLOG: u32 = 128;
+
+/// Accepts reliable connections at an address.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use verbs::{AccessFlags, ReceiveRequest, WorkCompletion};
+///
+/// let listener = cm::Listener::bind("0.0.0.0:7471")?;
+/// let connection = listener.accept()?;
+/// let mut region = connection.protection_domain().register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
+/// connection.queue_pair().post_receive(&ReceiveRequest::new(1, &[region.slice(..)?]))?;
+/// let mut completions = [WorkCompletion::default(); 1];
+/// for completion in connection.completion_queue().wait(&mut completions, None)? {
+///     let length = completion.success()?.byte_len().unwrap_or(0) as usize;
+///     println!("{}", String::from_utf8_lossy(&region.to_vec(..length)?));
+/// }
+/// connection.wait_disconnected(None)?;
+/// # Ok(()) }
+/// ```
+///
+/// Requests that wait when it is dropped are refused.
+#[doc(alias = "rdma_listen")]
+#[derive(Debug)]
+pub struct Listener {
+    id: Id,
+    channel: EventChannel,
+    options: ConnectionOptions,
+}
+
+impl Listener {
+    /// Listens at an address: `0.0.0.0` or `::` for every device, port 0 for any free port.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::NoDevice`]: the machine has no RDMA device.
+    /// * [`Error::AddressInUse`]: another listener is there.
+    /// * [`Error::Lookup`]: the name has no address.
+    /// * As those of [`Id::bind`].
+    #[doc(alias = "rdma_bind_addr")]
+    pub fn bind(address: impl ToAddress) -> Result<Self> {
+        Self::bind_with(address, &ConnectionOptions::default(), BACKLOG)
+    }
+
+    /// As [`bind`](Self::bind), with options for the connections that are [accepted](Self::accept), and the number of requests that
+    /// may wait.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`bind`](Self::bind).
+    pub fn bind_with(address: impl ToAddress, options: &ConnectionOptions, backlog: u32) -> Result<Self> {
+        Self::bind_in(PortSpace::TCP, address, options, backlog)
+    }
+
+    pub(crate) fn bind_in(
+        space: PortSpace,
+        address: impl ToAddress,
+        options: &ConnectionOptions,
+        backlog: u32,
+    ) -> Result<Self> {
+        let target = address.to_address();
+        let mut last = None;
+        for address in target.look_up(&Deadline::after(options.timeout))? {
+            let channel = EventChannel::create()?;
+            let id = channel.create_id(space)?;
+            match id.bind(address).and_then(|()| id.listen(backlog)) {
+                Ok(()) => return Ok(Self { id, channel, options: options.clone() }),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| target.no_address()))
+    }
+
+    /// The address, with the port that was chosen.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.id.local_addr()
+    }
+
+    /// The id that listens.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// The next connection, when it stands, made with the listener's options. A peer that goes away while it is being accepted is an
+    /// error, after the options' timeout at the latest; the next call is for the next peer.
+    ///
+    /// While it waits for a peer's last word, others wait. To do more than one at a time, take [requests](Self::next_request), and accept
+    /// each on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`ConnectionRequest::accept`].
+    #[doc(alias = "rdma_accept")]
+    pub fn accept(&self) -> Result<Connection> {
+        loop {
+            if let Some(request) = self.next_request(None)? {
+                return request.accept(&self.options);
+            }
+        }
+    }
+
+    /// The next connection request: look at it, then accept or reject it. `None`: there was none when `timeout` was over; without a
+    /// timeout it waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DeviceRemoved`]: the device at whose address it listens is gone.
+    #[doc(alias = "rdma_get_request")]
+    #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
+    pub fn next_request(&self, timeout: Option<Duration>) -> Result<Option<ConnectionRequest>> {
+        let deadline = Deadline::after(timeout.unwrap_or(Duration::MAX));
+        loop {
+            match self.channel.next_event(timeout.map(|_| deadline.remaining()))? {
+                None => return Ok(None),
+                Some(event) if event.id() == self.id.key() => match event.into_kind() {
+                    EventKind::ConnectRequest(request) => return Ok(Some(request)),
+                    EventKind::DeviceRemoval => return Err(Error::DeviceRemoved),
+                    _ => {}
+                },
+                // Of a request that nobody has answered yet: its own id will tell.
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The connections, one after another, without an end.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+}
+
+impl AsFd for Listener {
+    /// The file descriptor that becomes readable when there is a request; then [`next_request`](Listener::next_request), with a timeout of
+    /// zero, takes it.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+/// The connections of a [`Listener`]. Made by [`Listener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a Listener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = Result<Connection>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.listener.accept())
+    }
+}
