@@ -18,6 +18,14 @@ bitflags::bitflags! {
         const REMOTE_ATOMIC = A::IBV_ACCESS_REMOTE_ATOMIC.0;
         /// Memory windows may be bound to the region.
         const MW_BIND = A::IBV_ACCESS_MW_BIND.0;
+        /// Peers may flush what was written to where every processor sees it (`IBV_ACCESS_FLUSH_GLOBAL`, which `verbs.h` names from
+        /// release 45 of rdma-core on).
+        #[doc(alias = "IBV_ACCESS_FLUSH_GLOBAL")]
+        const FLUSH_GLOBAL = 1 << 8;
+        /// Peers may flush what was written to where it survives a loss of power (`IBV_ACCESS_FLUSH_PERSISTENT`, likewise). The region
+        /// has to be of persistent memory.
+        #[doc(alias = "IBV_ACCESS_FLUSH_PERSISTENT")]
+        const FLUSH_PERSISTENT = 1 << 9;
         /// Addresses in the region, or in the memory window, begin at 0.
         const ZERO_BASED = A::IBV_ACCESS_ZERO_BASED.0;
         /// The region is paged in on demand, and not pinned.
@@ -66,6 +74,13 @@ impl AccessFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(rdma_core_45)]
+    #[test]
+    fn the_rights_to_flush_are_those_of_the_header() {
+        assert_eq!(AccessFlags::FLUSH_GLOBAL.bits(), A::IBV_ACCESS_FLUSH_GLOBAL.0);
+        assert_eq!(AccessFlags::FLUSH_PERSISTENT.bits(), A::IBV_ACCESS_FLUSH_PERSISTENT.0);
+    }
 
     #[test]
     fn a_right_to_write_needs_local_write_and_writable_memory() {

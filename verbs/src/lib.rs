@@ -130,6 +130,7 @@
 //! | many sends, few completions | through a [`SelectiveSignaling`], which knows the free slots |
 //! | receives of one size, again and again | [`ReceiveSlots`] |
 //! | through `ibv_wr_start` | [`QueuePair::extended`]; completions with more fields: [`ExtendedCompletionQueue`] |
+//! | an atomic write, a flush | [`QueuePair::extended`] only, where the queue pair was made with it: [`AtomicWriteRequest`], `FlushRequest` |
 //!
 //! # Threads
 //!
@@ -290,10 +291,12 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
-    AlternatePath, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN, MulticastAttachment,
-    PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities, QueuePairModification,
-    QueuePairState,
+    AlternatePath, AtomicWriteRequest, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN,
+    MulticastAttachment, PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities,
+    QueuePairModification, QueuePairState,
 };
+#[cfg(rdma_core_45)]
+pub use queue_pair::{FlushRequest, PlacementType, SelectivityLevel};
 pub use raw_buffer::RawBuffer;
 pub use raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, ReceiveSideScaling,
@@ -344,6 +347,7 @@ mod tests {
         is_send_and_sync::<MemoryWindow<WindowType1>>();
         is_send_and_sync::<MemoryWindow<WindowType2>>();
         is_send_and_sync::<BindRequest>();
+        is_send_and_sync::<AtomicWriteRequest>();
         is_send_and_sync::<Mapping>();
         is_send_and_sync::<LocalSlice<'_>>();
         is_send_and_sync::<LocalSliceMut<'_>>();

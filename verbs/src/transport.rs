@@ -21,7 +21,7 @@ pub(crate) mod sealed {
 /// |---|---|---|---|
 /// | SEND, receive | yes | yes | yes, to an [`AddressHandle`], one packet a message |
 /// | RDMA WRITE | yes | yes | |
-/// | RDMA READ, atomics, SEND with invalidate | yes | | |
+/// | RDMA READ, atomics, SEND with invalidate, atomic write, flush | yes | | |
 /// | multicast | | | yes |
 /// | a message may get lost | | unnoticed | unnoticed |
 pub trait Transport: sealed::Sealed + 'static {
@@ -104,6 +104,14 @@ impl Connected for Rc {}
 /// # use verbs::{LocalSlice, QueuePair, SendRequest, Uc};
 /// # fn example(qp: &QueuePair<Uc>, slices: &[LocalSlice<'_>]) -> verbs::Result<()> {
 /// qp.post_send(&SendRequest::send_with_invalidate(1, slices, 0x1234))?;
+/// # Ok(()) }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use verbs::{AtomicWriteRequest, QueuePair, RemoteSlice, Uc};
+/// # fn example(qp: &QueuePair<Uc>, remote: RemoteSlice) -> verbs::Result<()> {
+/// let extended = qp.extended().unwrap();
+/// extended.post_atomic_write(&AtomicWriteRequest::new(1, remote, [0; 8]))?;
 /// # Ok(()) }
 /// ```
 ///

@@ -120,6 +120,10 @@ open_enum! {
         BIND_MEMORY_WINDOW = C::IBV_WC_BIND_MW.0, "bind memory window";
         /// A key was invalidated.
         LOCAL_INVALIDATE = C::IBV_WC_LOCAL_INV.0, "local invalidate";
+        /// A flush. (Its value; `verbs.h` has a name for it from release 45 of rdma-core on.)
+        FLUSH = 8, "flush";
+        /// An atomic write.
+        ATOMIC_WRITE = C::IBV_WC_ATOMIC_WRITE.0, "atomic write";
         /// A SEND cut into segments by the device.
         SEGMENTED_SEND = C::IBV_WC_TSO.0, "segmented SEND";
         /// A receive of a SEND.
@@ -346,6 +350,12 @@ mod tests {
         assert_eq!(imm(fill(C::IBV_WC_RECV_RDMA_WITH_IMM, with_imm)), Some(0x89ab_cdef));
         assert_eq!(imm(fill(C::IBV_WC_RECV, grh)), None);
         assert_eq!(imm(fill(C::IBV_WC_RDMA_WRITE, with_imm)), None);
+    }
+
+    #[cfg(rdma_core_45)]
+    #[test]
+    fn flush_completes_with_the_opcode_of_the_header() {
+        assert_eq!(WorkCompletionOpcode::FLUSH.as_raw(), C::IBV_WC_FLUSH.0);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::hint::unreachable_unchecked;
 
 use super::bind::{bind_type_2, check, freed};
 use super::{BindRequest, MemoryWindow, UnbindRequest, WindowType2};
-use crate::error::{Error, Result};
-use crate::queue_pair::ExtendedSend;
+use crate::error::Result;
+use crate::queue_pair::{ExtendedSend, optional};
 use crate::remote_slice::RemoteSlice;
 use crate::transport::Connected;
 
@@ -29,7 +29,7 @@ impl<T: Connected> ExtendedSend<'_, T> {
     /// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
     #[doc(alias = "ibv_wr_bind_mw")]
     pub fn post_bind(&self, window: &mut MemoryWindow<WindowType2>, request: &BindRequest) -> Result<RemoteSlice> {
-        self.check_windows("ibv_wr_bind_mw")?;
+        self.must_have(optional::BIND_MW, "ibv_wr_bind_mw", "extended_memory_windows")?;
         check(self.queue_pair(), window, request)?;
         bind_type_2(self.queue_pair(), window, request, |mw, rkey| {
             let info = request.info();
@@ -62,13 +62,5 @@ impl<T: Connected> ExtendedSend<'_, T> {
         let state = window.handle.lock();
         state.mw().ok_or_else(freed)?;
         Ok(self.post_send(&request.invalidation(state.rkey()))?)
-    }
-
-    fn check_windows(&self, verb: &'static str) -> Result<()> {
-        if self.has_windows() {
-            return Ok(());
-        }
-        let rule = "for this it is to be made with `extended_memory_windows`";
-        Err(Error::invalid(verb, "qp", format!("{:?}", self.queue_pair()), rule))
     }
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
+use crate::device_capabilities::DeviceCapabilities;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::multicast::Attachments;
-use crate::queue_pair::{QueuePair, extended, receive};
+use crate::queue_pair::{QueuePair, extended, optional, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
@@ -85,7 +86,8 @@ pub struct QueuePairBuilder<T: Transport> {
     cap: ffi::ibv_qp_cap,
     signal_all: bool,
     extended: Extended,
-    windows: bool,
+    /// Which of the operations that not every extended interface has.
+    pub(super) optional: u64,
     transport: PhantomData<T>,
 }
 
@@ -107,7 +109,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             cap: QueuePairCapabilities::default().into(),
             signal_all: false,
             extended: Extended::No,
-            windows: false,
+            optional: 0,
             transport: PhantomData,
         }
     }
@@ -177,7 +179,7 @@ impl<T: Transport> QueuePairBuilder<T> {
     /// no.
     #[doc(alias = "IBV_QP_EX_WITH_BIND_MW")]
     pub fn extended_memory_windows(mut self) -> Self {
-        self.windows = true;
+        self.optional |= optional::BIND_MW;
         self
     }
 
@@ -230,6 +232,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         const VERB: &str = "ibv_create_qp_ex";
         let context = self.pd.context();
         let device = context.device_attributes()?;
+        self.check_capabilities(VERB)?;
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
         attributes.send_cq = self.send_cq.as_raw();
@@ -240,18 +243,39 @@ impl<T: Transport> QueuePairBuilder<T> {
         attributes.sq_sig_all = self.signal_all.into();
         attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         attributes.pd = self.pd.as_raw();
-        attributes.send_ops_flags = T::SEND_OPERATIONS | if self.windows { extended::WINDOW_OPERATIONS } else { 0 };
+        attributes.send_ops_flags = T::SEND_OPERATIONS | self.optional;
         // SAFETY: the domain and the queues are alive and of one context.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, self, self.remedy(errno)))?;
         // SAFETY: the queue pair was made just now, with these operations.
-        match unsafe { extended::Extended::new::<T>(qp, self.windows, &device) } {
+        match unsafe { extended::Extended::new::<T>(qp, self.optional, &device) } {
             Some(extended) => Ok((qp, attributes.cap, extended)),
             None => {
                 // SAFETY: the queue pair was made just now, and nobody else knows it.
                 let _ = unsafe { ffi::ibv_destroy_qp(qp.as_ptr()) };
                 Err(Errno(libc::EOPNOTSUPP).of(VERB, self))
             }
+        }
+    }
+
+    /// Some providers take what the device cannot do, and the request then fails.
+    fn check_capabilities(&self, verb: &'static str) -> Result<()> {
+        if self.optional & !optional::BIND_MW == 0 {
+            return Ok(());
+        }
+        let capabilities = self.pd.context().extended_device_attributes()?.capabilities();
+        let lacks = |operation: u64, needed: DeviceCapabilities| {
+            self.optional & operation != 0 && !capabilities.intersects(needed)
+        };
+        let lacking = lacks(optional::ATOMIC_WRITE, DeviceCapabilities::ATOMIC_WRITE).then_some("atomic write");
+        #[cfg(rdma_core_45)]
+        let lacking = {
+            let flush = DeviceCapabilities::FLUSH_GLOBAL | DeviceCapabilities::FLUSH_PERSISTENT;
+            lacking.or(lacks(optional::FLUSH, flush).then_some("flush"))
+        };
+        match lacking {
+            Some(operation) => Err(Errno(libc::EOPNOTSUPP).of(verb, format_args!("{self}, with {operation}"))),
+            None => Ok(()),
         }
     }
 

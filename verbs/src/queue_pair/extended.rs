@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use crate::chain::SendChain;
 use crate::chain::sealed::Request;
 use crate::device_attributes::DeviceAttributes;
+use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::{ibv_qp_create_send_ops_flags as Ops, ibv_wr_opcode as Opcode};
 use crate::post_error::{PostError, Reason};
@@ -30,15 +31,25 @@ use crate::work_request::WorkRequest;
 /// The pieces of inline data that a request of the extended path may have.
 const MAX_INLINE_PIECES: usize = 32;
 
-/// The operation that binds memory windows, for queue pairs that are to have it.
-pub(super) const WINDOW_OPERATIONS: u64 = Ops::IBV_QP_EX_WITH_BIND_MW.0 as u64;
+/// Operations that a queue pair has only if it was made with them: not every provider of the extended interface does.
+pub(crate) mod optional {
+    use super::Ops;
+
+    /// Binding memory windows.
+    pub(crate) const BIND_MW: u64 = Ops::IBV_QP_EX_WITH_BIND_MW.0 as u64;
+    /// Atomic write.
+    pub(crate) const ATOMIC_WRITE: u64 = Ops::IBV_QP_EX_WITH_ATOMIC_WRITE.0 as u64;
+    /// Flush.
+    #[cfg(rdma_core_45)]
+    pub(crate) const FLUSH: u64 = Ops::IBV_QP_EX_WITH_FLUSH.0 as u64;
+}
 
 /// The `ibv_qp_ex` of a queue pair.
 #[derive(Clone, Copy)]
 pub(super) struct Extended {
     qp: NonNull<ffi::ibv_qp_ex>,
-    /// Whether it has the [`WINDOW_OPERATIONS`] too.
-    windows: bool,
+    /// Which of the [`optional`] operations it has.
+    optional: u64,
     /// Whether the provider sends lists of more than one entry as they are. That of rxe takes the first length for each, and of inline
     /// data nothing (until rdma-core 64; which one runs here cannot be told).
     lists: bool,
@@ -49,17 +60,18 @@ impl Extended {
     ///
     /// # Safety
     ///
-    /// The queue pair was created with the operations of `T`, and with those for windows if `windows`, and is alive.
+    /// The queue pair was created with the operations of `T` and with these optional ones, and is alive.
     pub(super) unsafe fn new<T: Transport>(
         qp: NonNull<ffi::ibv_qp>,
-        windows: bool,
+        optional: u64,
         device: &DeviceAttributes,
     ) -> Option<Self> {
         // SAFETY: as the caller says.
         let qp = NonNull::new(unsafe { ffi::ibv_qp_to_qp_ex(qp.as_ptr()) })?;
         // SAFETY: as above.
         let table = unsafe { qp.as_ref() };
-        let has = |operation: Ops, present: bool| T::SEND_OPERATIONS & u64::from(operation.0) == 0 || present;
+        let asked = T::SEND_OPERATIONS | optional;
+        let has = |operation: Ops, present: bool| asked & u64::from(operation.0) == 0 || present;
         let complete = has(Ops::IBV_QP_EX_WITH_SEND, table.wr_send.is_some())
             && has(Ops::IBV_QP_EX_WITH_SEND_WITH_IMM, table.wr_send_imm.is_some())
             && has(Ops::IBV_QP_EX_WITH_RDMA_WRITE, table.wr_rdma_write.is_some())
@@ -70,14 +82,18 @@ impl Extended {
             && has(Ops::IBV_QP_EX_WITH_SEND_WITH_INV, table.wr_send_inv.is_some())
             && has(Ops::IBV_QP_EX_WITH_LOCAL_INV, table.wr_local_inv.is_some())
             && (!T::DATAGRAM || table.wr_set_ud_addr.is_some())
-            && (!windows || table.wr_bind_mw.is_some())
+            && has(Ops::IBV_QP_EX_WITH_BIND_MW, table.wr_bind_mw.is_some())
+            && has(Ops::IBV_QP_EX_WITH_ATOMIC_WRITE, table.wr_atomic_write.is_some())
             && table.wr_set_sge.is_some()
             && table.wr_set_sge_list.is_some()
             && table.wr_set_inline_data.is_some()
             && table.wr_set_inline_data_list.is_some()
             && table.wr_start.is_some()
             && table.wr_complete.is_some();
-        complete.then(|| Self { qp, windows, lists: !device.is_rxe() })
+        // A library that is older than the header has no such entry: it is looked at only if the operation was asked for.
+        #[cfg(rdma_core_45)]
+        let complete = complete && (asked & optional::FLUSH == 0 || table.wr_flush.is_some());
+        complete.then(|| Self { qp, optional, lists: !device.is_rxe() })
     }
 }
 
@@ -222,9 +238,13 @@ impl<T: Transport> ExtendedSend<'_, T> {
         self.queue_pair
     }
 
-    /// Whether the queue pair was made to bind memory windows.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.extended.windows
+    /// Whether the queue pair was made with an [`optional`] operation; `method` is that of the builder which asks for it.
+    pub(crate) fn must_have(&self, operation: u64, verb: &'static str, method: &str) -> Result<()> {
+        if self.extended.optional & operation != 0 {
+            return Ok(());
+        }
+        let rule = format!("for this it is to be made with `{method}`");
+        Err(Error::invalid(verb, "qp", format!("{:?}", self.queue_pair), rule))
     }
 
     /// Posts a request that `build` calls the builder of.

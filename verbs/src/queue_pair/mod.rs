@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod activate;
+mod atomic_write;
 mod attributes;
 mod builder;
 mod connect;
@@ -15,6 +16,8 @@ mod datagram_receive;
 mod diagnose;
 mod ece;
 mod extended;
+#[cfg(rdma_core_45)]
+mod flush;
 mod local;
 mod modification;
 mod modify;
@@ -42,11 +45,15 @@ use crate::transport::Transport;
 
 use multicast::Attachments;
 
+pub use atomic_write::AtomicWriteRequest;
 pub use attributes::{AlternatePath, PathMigrationState, QueuePairAttributes};
 pub use builder::{QueuePairBuilder, QueuePairCapabilities};
 pub use connect_options::ConnectOptions;
 pub use ece::EnhancedConnection;
 pub use extended::ExtendedSend;
+pub(crate) use extended::optional;
+#[cfg(rdma_core_45)]
+pub use flush::{FlushRequest, PlacementType, SelectivityLevel};
 pub use modification::QueuePairModification;
 pub use multicast::{MULTICAST_QPN, MulticastAttachment};
 pub use state::QueuePairState;

@@ -4,6 +4,7 @@
 mod harness;
 
 mod async_events;
+mod atomic_write;
 mod completion;
 mod completion_queue;
 mod data_path;

@@ -22,6 +22,8 @@ struct Built {
     has_destination: bool,
     /// What it does to a window; it then has no data.
     window: Option<windows::Change>,
+    /// Whether its builder is told all.
+    is_whole: bool,
 }
 
 /// The requests since `ibv_wr_start`.
@@ -52,6 +54,17 @@ pub(super) fn fill_windows(qp: &mut ffi::ibv_qp_ex) {
     qp.wr_bind_mw = Some(bind_mw);
 }
 
+/// The builders that only queue pairs have which were made with these operations.
+pub(super) fn fill_optional(qp: &mut ffi::ibv_qp_ex, operations: u64) {
+    use ffi::ibv_qp_create_send_ops_flags as Ops;
+    let asked = |operation: Ops| operations & u64::from(operation.0) != 0;
+    qp.wr_atomic_write = asked(Ops::IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(atomic_write);
+    #[cfg(rdma_core_45)]
+    {
+        qp.wr_flush = asked(Ops::IBV_QP_EX_WITH_FLUSH).then_some(flush);
+    }
+}
+
 unsafe extern "C" fn start(qp: *mut ffi::ibv_qp_ex) {
     // SAFETY: as the file says.
     let mut state = unsafe { shared((*qp).qp_base.context) }.lock();
@@ -78,8 +91,8 @@ unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
         let before = (slots.sends, slots.unsignaled);
         let queue = (*plain).send_cq as usize;
         let waiting = state.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
-        for Built { request, has_data, has_destination, window } in requests {
-            if has_data == window.is_some() {
+        for Built { request, has_data, has_destination, window, is_whole } in requests {
+            if has_data == (window.is_some() || is_whole) {
                 state.violations.push("ibv_wr_complete: a request has no data, or one that should not".to_owned());
             }
             if has_destination != ((*plain).qp_type == ffi::ibv_qp_type::IBV_QPT_UD) {
@@ -123,7 +136,13 @@ unsafe fn build(qp: *mut ffi::ibv_qp_ex, opcode: Opcode) {
         };
         let mut state = shared((*qp).qp_base.context).lock();
         match &mut state.pairs.get_mut(&(qp as usize)).expect("it is alive").building {
-            Some(building) => building.0.push(Built { request, has_data: false, has_destination: false, window: None }),
+            Some(building) => building.0.push(Built {
+                request,
+                has_data: false,
+                has_destination: false,
+                window: None,
+                is_whole: matches!(opcode.0, 8 | 9),
+            }),
             None => state.violations.push("a builder was called before ibv_wr_start".to_owned()),
         }
     }
@@ -206,6 +225,33 @@ unsafe extern "C" fn bind_mw(
 unsafe extern "C" fn local_inv(qp: *mut ffi::ibv_qp_ex, rkey: u32) {
     // SAFETY: as the file says.
     unsafe { build_change(qp, Opcode::IBV_WC_LOCAL_INV, windows::Change::Invalidate(rkey)) };
+}
+
+/// Adds an atomic write.
+unsafe extern "C" fn atomic_write(qp: *mut ffi::ibv_qp_ex, rkey: u32, remote_addr: u64, bytes: *const c_void) {
+    // SAFETY: as the file says; there are 8 bytes.
+    unsafe {
+        build(qp, Opcode::IBV_WC_ATOMIC_WRITE);
+        let written = (rkey, remote_addr, bytes.cast::<[u8; 8]>().read_unaligned());
+        shared((*qp).qp_base.context).lock().atomic_writes.push(written);
+    }
+}
+
+/// Adds a flush.
+#[cfg(rdma_core_45)]
+unsafe extern "C" fn flush(
+    qp: *mut ffi::ibv_qp_ex,
+    rkey: u32,
+    remote_addr: u64,
+    length: usize,
+    placement: u8,
+    level: u8,
+) {
+    // SAFETY: as the file says.
+    unsafe {
+        build(qp, Opcode::IBV_WC_FLUSH);
+        shared((*qp).qp_base.context).lock().flushes.push((rkey, remote_addr, length, placement, level));
+    }
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ffi::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {

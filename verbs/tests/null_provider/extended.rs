@@ -73,8 +73,10 @@ unsafe extern "C" fn create_qp_ex(
         if extended.send_ops_flags & u64::from(windows.0) != 0 {
             checked_extended::fill_windows(&mut pair.qp);
         }
+        checked_extended::fill_optional(&mut pair.qp, extended.send_ops_flags);
         if std::mem::take(&mut state.lacks_builders) {
             pair.qp.wr_rdma_write = None;
+            pair.qp.wr_atomic_write = None;
         }
     }
     qp

@@ -186,6 +186,21 @@ impl NullProvider {
         self.shared.lock().special.hash.clone()
     }
 
+    /// The device can do neither atomic write nor flush.
+    pub(crate) fn lack_atomic_write_and_flush(&self) {
+        self.shared.lock().lacks_atomic_write_and_flush = true;
+    }
+
+    /// The atomic writes that were posted: key, address and bytes.
+    pub(crate) fn atomic_writes(&self) -> Vec<(u32, u64, [u8; 8])> {
+        self.shared.lock().atomic_writes.clone()
+    }
+
+    /// The flushes that were posted: key, address, length, placement and level.
+    pub(crate) fn flushes(&self) -> Vec<(u32, u64, usize, u8, u8)> {
+        self.shared.lock().flushes.clone()
+    }
+
     /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.
     pub(crate) fn deliver<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> bool {
         srq::deliver(&mut self.shared.lock(), qp.as_raw())

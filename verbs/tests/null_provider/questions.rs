@@ -42,6 +42,9 @@ unsafe extern "C" fn query_device_ex(
     let mut all: ffi::ibv_device_attr_ex = unsafe { mem::zeroed() };
     fill(&mut all.orig_attr);
     all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | 1 << 34 | 1 << 50;
+    if !state.lacks_atomic_write_and_flush {
+        all.device_cap_flags_ex |= 0b111 << 38;
+    }
     all.odp_caps.general_caps = 1;
     all.odp_caps.per_transport_caps.rc_odp_caps = 0b11;
     all.odp_caps.per_transport_caps.ud_odp_caps = 1;

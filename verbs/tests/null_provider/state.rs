@@ -157,6 +157,9 @@ pub(super) struct State {
     pub(super) regions: HashMap<u32, RegisteredRange>,
     /// The local key of the region that each window is bound to, by the window's handle.
     pub(super) windows: HashMap<u32, u32>,
+    pub(super) atomic_writes: Vec<(u32, u64, [u8; 8])>,
+    pub(super) flushes: Vec<(u32, u64, usize, u8, u8)>,
+    pub(super) lacks_atomic_write_and_flush: bool,
     /// The advice that was given last: which, its flags, and on how many bytes.
     pub(super) advice: Option<(u32, u32, u64)>,
     /// The queues of which each channel has an event.

@@ -132,6 +132,79 @@ fn a_provider_without_the_extended_interface_is_unsupported_or_makes_plain_queue
     assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
 }
 
+#[test]
+fn an_atomic_write_is_handed_over_as_it_is() {
+    let bench = Bench::build(|builder| builder.max_send_wr(2).require_extended().extended_atomic_write());
+    let extended = bench.qp.extended().unwrap();
+    let remote = RemoteSlice::new(0x1008, 8, 7).unwrap();
+    let request = AtomicWriteRequest::new(3, remote, [1, 2, 3, 4, 5, 6, 7, 8]);
+    extended.post_atomic_write(&request).unwrap();
+    extended.post_atomic_write(&request.signaled().fenced()).unwrap();
+    assert_eq!(bench.provider.atomic_writes(), [(7, 0x1008, [1, 2, 3, 4, 5, 6, 7, 8]); 2]);
+    let mut room = [WorkCompletion::default(); 2];
+    let completions = bench.cq.poll(&mut room).unwrap();
+    assert_eq!(completions.len(), 1);
+    let done = completions[0].success().unwrap();
+    assert_eq!((done.wr_id(), done.opcode()), (3, WorkCompletionOpcode::ATOMIC_WRITE));
+    bench.provider.refuse(Refusal { after: 0, errno: libc::ENOMEM, bad_wr: BadWr::Refused });
+    match extended.post_atomic_write(&request) {
+        Err(Error::Post(error)) => assert_eq!(error.accepted(), Some(0)),
+        other => panic!("{other:?}"),
+    }
+    bench.provider.assert_no_violation();
+}
+
+#[test]
+fn an_operation_that_was_not_asked_for_is_refused_by_name() {
+    let bench = Bench::build(QueuePairBuilder::require_extended);
+    let remote = RemoteSlice::new(0x1000, 8, 7).unwrap();
+    let error = bench.qp.extended().unwrap().post_atomic_write(&AtomicWriteRequest::new(1, remote, [0; 8]));
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("ibv_wr_atomic_write: qp is QueuePair"), "{error}");
+    assert!(error.ends_with("it is to be made with `extended_atomic_write`"), "{error}");
+    assert_eq!(bench.provider.atomic_writes(), []);
+}
+
+#[test]
+fn what_the_device_or_its_provider_cannot_do_is_unsupported_when_the_queue_pair_is_made() {
+    let bench = Bench::new();
+    let builder = || QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).extended_atomic_write();
+    bench.provider.lack_builders();
+    assert!(matches!(builder().require_extended().build(), Err(Error::Unsupported { .. })));
+    builder().require_extended().build().unwrap();
+    bench.provider.lack_atomic_write_and_flush();
+    let error = builder().require_extended().build().unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }));
+    assert!(error.to_string().contains("with atomic write"), "{error}");
+    assert!(builder().prefer_extended().build().unwrap().extended().is_none());
+    bench.provider.assert_no_violation();
+}
+
+#[cfg(rdma_core_45)]
+#[test]
+fn a_flush_is_handed_over_as_it_is() {
+    let bench = Bench::build(|builder| builder.require_extended().extended_flush());
+    let extended = bench.qp.extended().unwrap();
+    let remote = RemoteSlice::new(0x1000, 100, 7).unwrap();
+    let (both, global) = (PlacementType::all(), PlacementType::GLOBAL);
+    extended.post_flush(&FlushRequest::new(1, remote, global, SelectivityLevel::RANGE)).unwrap();
+    extended.post_flush(&FlushRequest::new(2, remote, both, SelectivityLevel::MEMORY_REGION).signaled()).unwrap();
+    assert_eq!(bench.provider.flushes(), [(7, 0x1000, 100, 1, 0), (7, 0x1000, 0, 3, 1)]);
+    let mut room = [WorkCompletion::default(); 2];
+    let done = bench.cq.poll(&mut room).unwrap()[0].success().unwrap();
+    assert_eq!((done.wr_id(), done.opcode()), (2, WorkCompletionOpcode::FLUSH));
+    let nothing = FlushRequest::new(3, remote, PlacementType::empty(), SelectivityLevel::RANGE);
+    assert!(matches!(extended.post_flush(&nothing), Err(Error::InvalidArgument { argument: "type", .. })));
+    let without = Bench::build(QueuePairBuilder::require_extended);
+    let error = without.qp.extended().unwrap().post_flush(&FlushRequest::new(1, remote, both, SelectivityLevel::RANGE));
+    assert!(error.unwrap_err().to_string().ends_with("it is to be made with `extended_flush`"));
+    bench.provider.lack_atomic_write_and_flush();
+    let builder = QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).require_extended().extended_flush();
+    let error = builder.build().unwrap_err();
+    assert!(error.to_string().contains("with flush"), "{error}");
+    bench.provider.assert_no_violation();
+}
+
 /// A queue with the fields, and a queue pair on it.
 fn extended_queue<F: CompletionFields>(provider: &NullProvider) -> (ExtendedCompletionQueue<F>, QueuePair<Rc>) {
     let context = provider.open();
