@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::address_handle_attributes::{AddressHandleAttributes, from_multicast, raw_source};
+use crate::context::must_be_made_of;
 use crate::datagram::Datagram;
 use crate::endpoint::{Endpoint, LocalEndpoint};
 use crate::error::Result;
@@ -162,6 +163,21 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
+    /// Takes over an address handle that was made by other means. It is destroyed when the last handle to it is gone.
+    ///
+    /// # Safety
+    ///
+    /// `ah` is alive, and nobody else destroys it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it was made in another domain. It then still belongs to the caller.
+    pub unsafe fn from_raw(ah: NonNull<ffi::ibv_ah>, pd: &ProtectionDomain) -> Result<Self> {
+        // SAFETY: the address handle is alive.
+        must_be_made_of("ibv_create_ah", &[("pd", unsafe { ah.as_ref().pd } == pd.as_raw())])?;
+        Ok(pd.own(ah))
+    }
+
     /// The domain in which it was made.
     pub fn protection_domain(&self) -> &ProtectionDomain {
         &self.inner.pd

@@ -178,6 +178,16 @@ impl Context {
     }
 }
 
+/// The error of an object of C's that was made of other objects than it is said to be.
+pub(crate) fn must_be_made_of(verb: &'static str, parts: &[(&'static str, bool)]) -> Result<()> {
+    match parts.iter().find(|(_, same)| !same) {
+        None => Ok(()),
+        Some((argument, _)) => {
+            Err(Error::invalid(verb, argument, "another one", "an object keeps what it was made of"))
+        }
+    }
+}
+
 impl AsFd for Context {
     /// The file descriptor that becomes readable when an asynchronous event has arrived, for `poll` and its like; then
     /// [`try_async_event`](Context::try_async_event) takes it. Reading from it would take an event away that the library has to

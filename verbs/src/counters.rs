@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::Result;
 use crate::ffi;
 use crate::open_enum::open_enum;
@@ -75,6 +75,24 @@ impl Context {
 }
 
 impl Counters {
+    /// Takes over counters that were made by other means. They are destroyed when the last handle, and the last object that holds them, are
+    /// gone.
+    ///
+    /// # Safety
+    ///
+    /// * `counters` are alive, and nobody else destroys them.
+    /// * Flows that count by them by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): they were made in another context. They then still belong to the caller.
+    pub unsafe fn from_raw(counters: NonNull<ffi::ibv_counters>, context: &Context) -> Result<Self> {
+        // SAFETY: the caller says that they are alive.
+        let own = unsafe { counters.as_ref().context };
+        must_be_made_of("ibv_create_counters", &[("context", own == context.as_raw())])?;
+        Ok(Self { inner: Arc::new(Inner { counters, context: context.clone() }) })
+    }
+
     /// `ibv_attach_counters_point_flow`: has the counter at `index` count this of the flows that are then
     /// [made](crate::FlowRule::count) with these counters.
     ///
@@ -88,10 +106,23 @@ impl Counters {
     /// [ibv_attach_counters_point_flow(3)](https://man7.org/linux/man-pages/man3/ibv_attach_counters_point_flow.3.html)
     #[doc(alias = "ibv_attach_counters_point_flow")]
     pub fn attach(&self, description: CounterDescription, index: u32) -> Result<()> {
+        // SAFETY: no flow means those that are made later.
+        unsafe { self.attach_point(description, index, ptr::null_mut()) }
+    }
+
+    /// # Safety
+    ///
+    /// `flow` is null, or alive, and then it holds the counters.
+    pub(crate) unsafe fn attach_point(
+        &self,
+        description: CounterDescription,
+        index: u32,
+        flow: *mut ffi::ibv_flow,
+    ) -> Result<()> {
         let counter_desc = ffi::ibv_counter_description(description.as_raw());
         let mut attributes = ffi::ibv_counter_attach_attr { counter_desc, index, comp_mask: 0 };
-        // SAFETY: the counters are alive, `attributes` outlives the call, and no flow means those that are made later.
-        zero_or_errno(unsafe { ffi::ibv_attach_counters_point_flow(self.as_raw(), &mut attributes, ptr::null_mut()) })
+        // SAFETY: the counters are alive, `attributes` outlives the call, and the flow is as the caller says.
+        zero_or_errno(unsafe { ffi::ibv_attach_counters_point_flow(self.as_raw(), &mut attributes, flow) })
             .map_err(|errno| errno.of("ibv_attach_counters_point_flow", format_args!("{description}, index {index}")))
     }
 

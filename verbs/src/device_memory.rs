@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! `Inner::dm` came from `ibv_alloc_dm` and is freed only when `Inner` is dropped, which each region of it holds. What is copied lies in
-//! its `length` bytes.
+//! `Inner::dm` came from `ibv_alloc_dm` or, if `Inner::imported`, `ibv_import_dm`, and is freed or let go of only when `Inner` is dropped,
+//! which each region of it holds. What is copied lies in its `length` bytes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access_flags::AccessFlags;
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::memory_region::{MemoryRegion, out_of_reach};
@@ -26,6 +26,7 @@ const OBJECT: &str = "device memory";
 struct Inner {
     dm: NonNull<ffi::ibv_dm>,
     length: usize,
+    imported: bool,
     // Closed after the memory is freed.
     context: Context,
 }
@@ -38,7 +39,13 @@ unsafe impl Sync for Inner {}
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: the memory is there, and every region of it held us and is gone.
-        let _ = unsafe { ffi::ibv_free_dm(self.dm.as_ptr()) };
+        unsafe {
+            if self.imported {
+                ffi::ibv_unimport_dm(self.dm.as_ptr());
+            } else {
+                let _ = ffi::ibv_free_dm(self.dm.as_ptr());
+            }
+        }
     }
 }
 
@@ -68,6 +75,12 @@ pub struct DeviceMemoryRange {
 
 out_of_reach!(DeviceMemoryRange, is_buffer: false);
 
+impl From<Inner> for DeviceMemory {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+}
+
 impl Context {
     /// `ibv_alloc_dm`: allocates memory on the device, aligned to 2 to the power of `log_alignment`.
     ///
@@ -92,7 +105,32 @@ impl Context {
             let arguments = format!("{length} bytes, alignment 2^{log_alignment}, {}", self.device().name());
             errno.with_remedy(VERB, arguments, "see `max_dm_size` in `ibv_devinfo -v`")
         })?;
-        Ok(DeviceMemory { inner: Arc::new(Inner { dm, length, context: self.clone() }) })
+        Ok(Inner { dm, length, imported: false, context: self.clone() }.into())
+    }
+
+    /// `ibv_import_dm`: device memory of the process that the device was [imported](Self::import) from, by the number that
+    /// [`handle`](DeviceMemory::handle) shows there. Dropping it leaves the memory alone.
+    ///
+    /// # Safety
+    ///
+    /// * The memory has `length` bytes. (libibverbs does not tell.)
+    /// * Whoever allocated it frees it after the last handle here, and the last region of it, are gone.
+    ///
+    /// # Errors
+    ///
+    /// * `ENOENT`, `EINVAL`: the device has no such memory.
+    /// * [`Error::Unsupported`]: the provider cannot (rxe).
+    ///
+    /// # References
+    ///
+    /// [ibv_import_dm(3)](https://man7.org/linux/man-pages/man3/ibv_import_dm.3.html)
+    #[doc(alias = "ibv_import_dm")]
+    #[doc(alias = "ibv_unimport_dm")]
+    pub unsafe fn import_device_memory(&self, handle: u32, length: usize) -> Result<DeviceMemory> {
+        // SAFETY: the context is open. The kernel looks whether there is such memory.
+        let dm = null_and_errno(unsafe { ffi::ibv_import_dm(self.as_raw(), handle) })
+            .map_err(|errno| errno.of("ibv_import_dm", format_args!("{}, handle {handle}", self.device().name())))?;
+        Ok(Inner { dm, length, imported: true, context: self.clone() }.into())
     }
 }
 
@@ -140,6 +178,31 @@ impl ProtectionDomain {
 }
 
 impl DeviceMemory {
+    /// Takes over memory that was allocated by other means, such as a provider's own call. It is freed when it is dropped, and the last
+    /// region of it.
+    ///
+    /// # Safety
+    ///
+    /// * `dm` is there, has `length` bytes, and nobody else frees it.
+    /// * Regions of it that were registered by other means are gone before it is.
+    /// * Nobody copies to it by other means while a method of it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`]: it was allocated in another context. It then still belongs to the caller.
+    pub unsafe fn from_raw(dm: NonNull<ffi::ibv_dm>, length: usize, context: &Context) -> Result<Self> {
+        // SAFETY: the memory is there.
+        must_be_made_of("ibv_alloc_dm", &[("context", unsafe { dm.as_ref().context } == context.as_raw())])?;
+        Ok(Inner { dm, length, imported: false, context: context.clone() }.into())
+    }
+
+    /// The memory's number, by which another process can [import](Context::import_device_memory) it. `None`: the provider does not tell.
+    pub fn handle(&self) -> Option<u32> {
+        // SAFETY: the memory is there, and its structure does not change.
+        let dm = unsafe { self.inner.dm.as_ref() };
+        (dm.comp_mask & ffi::ibv_dm_mask::IBV_DM_MASK_HANDLE.0 != 0).then_some(dm.handle)
+    }
+
     /// How many bytes.
     pub fn len(&self) -> usize {
         self.inner.length

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::ib_uverbs_flow_action_esp_flags as F;
@@ -180,6 +180,24 @@ impl Context {
 }
 
 impl EspAction {
+    /// Takes over an action of ESP that was made by other means. It is destroyed when the last handle, and the last object that holds it,
+    /// are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `action` is alive, and nobody else destroys it.
+    /// * Flows that have it by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it was made in another context. It then still belongs to the caller.
+    pub unsafe fn from_raw(action: NonNull<ffi::ibv_flow_action>, context: &Context) -> Result<Self> {
+        // SAFETY: the caller says that it is alive.
+        let own = unsafe { action.as_ref().context };
+        must_be_made_of("ibv_create_flow_action_esp", &[("context", own == context.as_raw())])?;
+        Ok(Self { inner: Arc::new(Inner { action, context: context.clone() }) })
+    }
+
     /// `ibv_modify_flow_action_esp`: changes the action, and with it all flows that have it.
     ///
     /// # Errors

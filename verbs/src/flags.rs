@@ -7,6 +7,7 @@ use crate::device_capabilities::DeviceCapabilities;
 use crate::esp_action::EspFlags;
 use crate::extended_device_attributes::OnDemandOperations;
 use crate::port_link::PortCapabilities;
+use crate::queue_pair::DataOrder;
 use crate::raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, TagMatchingCapabilities,
 };
@@ -24,6 +25,7 @@ macro_rules! display {
 
 display!(
     AccessFlags,
+    DataOrder,
     DeviceCapabilities,
     EspFlags,
     OnDemandOperations,
@@ -35,6 +37,9 @@ display!(
     TagMatchingCapabilities,
     WorkQueueFlags
 );
+
+#[cfg(rdma_core_45)]
+display!(crate::queue_pair::PlacementType);
 
 #[cfg(test)]
 mod tests {

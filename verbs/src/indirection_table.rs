@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::returns::null_and_errno;
@@ -20,7 +20,7 @@ const VERB: &str = "ibv_create_rwq_ind_table";
 
 struct Inner {
     table: NonNull<ffi::ibv_rwq_ind_table>,
-    // Let go after the table is destroyed. There is at least one.
+    // Let go after the table is destroyed.
     queues: Vec<WorkQueue>,
     context: Context,
 }
@@ -83,6 +83,30 @@ impl Context {
 }
 
 impl IndirectionTable {
+    /// Takes over a table that was made by other means, of these queues. It is destroyed when the last handle, and the last queue pair with
+    /// it, are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `table` is alive, is of these queues, and nobody else destroys it.
+    /// * Queue pairs that have it by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`]: it, or a queue, is of another context. It then still belongs to the caller.
+    pub unsafe fn from_raw(
+        table: NonNull<ffi::ibv_rwq_ind_table>,
+        queues: &[WorkQueue],
+        context: &Context,
+    ) -> Result<Self> {
+        // SAFETY: the table is alive.
+        must_be_made_of(VERB, &[("context", unsafe { table.as_ref().context } == context.as_raw())])?;
+        for queue in queues {
+            context.must_be(queue.protection_domain().context(), VERB, "ind_tbl")?;
+        }
+        Ok(Self { inner: Arc::new(Inner { table, queues: queues.to_vec(), context: context.clone() }) })
+    }
+
     /// The queues, in their order.
     pub fn queues(&self) -> &[WorkQueue] {
         &self.inner.queues

@@ -112,6 +112,7 @@
 //! | memory that is registered, once more | [`MemoryRegion::register_again`] |
 //! | memory of another device | [`ProtectionDomain::register_dma_buf`] |
 //! | memory on the device | [`DeviceMemory`] |
+//! | memory that another process registered | [`ProtectionDomain::import_memory_region`] |
 //! | nothing at all, or everything | [`NullMemory`], [`AddressSpace`] |
 //! | part of a region, for a while, for a peer | a [`MemoryWindow`] |
 //!
@@ -208,6 +209,7 @@ mod prepared_send;
 mod protection_domain;
 mod queue_pair;
 mod range;
+mod rate_limit;
 mod raw_buffer;
 mod raw_bytes;
 mod raw_context;
@@ -278,7 +280,8 @@ pub use local_slice::LocalSlice;
 pub use local_slice_mut::LocalSliceMut;
 pub use mapping::Mapping;
 pub use memory_region::{
-    AddressSpace, DmaBuf, Memory, MemoryRegion, NullMemory, RegisterError, ReregisterError, Reregistration, SameMemory,
+    AddressSpace, DmaBuf, ImportedMemory, Memory, MemoryRegion, NullMemory, RegisterError, ReregisterError,
+    Reregistration, SameMemory,
 };
 pub use memory_window::{BindRequest, MemoryWindow, UnbindRequest, WindowType, WindowType1, WindowType2};
 pub use object_id::ObjectId;
@@ -291,12 +294,13 @@ pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
-    AlternatePath, AtomicWriteRequest, ConnectOptions, EnhancedConnection, ExtendedSend, MULTICAST_QPN,
-    MulticastAttachment, PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder, QueuePairCapabilities,
-    QueuePairModification, QueuePairState,
+    AlternatePath, AtomicWriteRequest, ConnectOptions, DataOrder, EnhancedConnection, ExtendedSend, MULTICAST_QPN,
+    MulticastAttachment, OrderedOperation, PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder,
+    QueuePairCapabilities, QueuePairModification, QueuePairState,
 };
 #[cfg(rdma_core_45)]
 pub use queue_pair::{FlushRequest, PlacementType, SelectivityLevel};
+pub use rate_limit::RateLimit;
 pub use raw_buffer::RawBuffer;
 pub use raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, ReceiveSideScaling,
@@ -339,6 +343,7 @@ mod tests {
         is_send_and_sync::<MemoryRegion<DmaBuf>>();
         is_send_and_sync::<MemoryRegion<DeviceMemoryRange>>();
         is_send_and_sync::<MemoryRegion<NullMemory>>();
+        is_send_and_sync::<MemoryRegion<ImportedMemory>>();
         is_send_and_sync::<MemoryRegion<AddressSpace>>();
         is_send_and_sync::<RawBuffer>();
         is_send_and_sync::<Reregistration<Vec<u8>>>();

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! `Inner::pd` came from `ibv_alloc_pd` or `ibv_alloc_parent_domain` and is freed only when `Inner` is dropped, or is alive as long as
-//! `Inner::lender` is. Every object made in the domain holds the `Inner`.
+//! `Inner::pd` came from `ibv_alloc_pd`, `ibv_alloc_parent_domain` or, if `Inner::imported`, `ibv_import_pd`, and is freed or let go of only
+//! when `Inner` is dropped, or is alive as long as `Inner::lender` is. Every object made in the domain holds the `Inner`.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -20,6 +20,7 @@ use crate::thread_domain::ThreadDomain;
 
 struct Inner {
     pd: NonNull<ffi::ibv_pd>,
+    imported: bool,
     lender: Option<Lender>,
     // Freed after a parent domain is: libibverbs refuses to free what it was made of.
     parts: Option<Parts>,
@@ -34,7 +35,10 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.lender.is_none() {
+        if self.imported {
+            // SAFETY: the domain was imported, and every object made in it held us and is gone.
+            unsafe { ffi::ibv_unimport_pd(self.pd.as_ptr()) };
+        } else if self.lender.is_none() {
             // SAFETY: the domain is alive, and every object made in it held us and is gone.
             let _ = unsafe { ffi::ibv_dealloc_pd(self.pd.as_ptr()) };
         }
@@ -49,6 +53,12 @@ impl Drop for Inner {
 #[derive(Clone)]
 pub struct ProtectionDomain {
     inner: Arc<Inner>,
+}
+
+impl From<Inner> for ProtectionDomain {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
 }
 
 impl Context {
@@ -66,7 +76,29 @@ impl Context {
         // SAFETY: the context is open.
         let pd = null_and_errno(unsafe { ffi::ibv_alloc_pd(self.as_raw()) })
             .map_err(|errno| errno.of("ibv_alloc_pd", self.device().name()))?;
-        Ok(ProtectionDomain { inner: Arc::new(Inner { pd, lender: None, parts: None, context: self.clone() }) })
+        Ok(Inner { pd, imported: false, lender: None, parts: None, context: self.clone() }.into())
+    }
+
+    /// `ibv_import_pd`: a protection domain of the process that the device was [imported](Self::import) from, by the number that
+    /// [`handle`](ProtectionDomain::handle) shows there. Dropping it leaves the domain alone.
+    ///
+    /// Whoever made the domain frees it, once nothing in it is left; if that is done too early, what is made in it here fails.
+    ///
+    /// # Errors
+    ///
+    /// * `ENOENT`, `EINVAL`: the device has no such domain.
+    /// * [`Error::Unsupported`](crate::Error::Unsupported): the provider cannot (rxe).
+    ///
+    /// # References
+    ///
+    /// [ibv_import_pd(3)](https://man7.org/linux/man-pages/man3/ibv_import_pd.3.html)
+    #[doc(alias = "ibv_import_pd")]
+    #[doc(alias = "ibv_unimport_pd")]
+    pub fn import_protection_domain(&self, handle: u32) -> Result<ProtectionDomain> {
+        // SAFETY: the context is open. The kernel looks whether there is such a domain.
+        let pd = null_and_errno(unsafe { ffi::ibv_import_pd(self.as_raw(), handle) })
+            .map_err(|errno| errno.of("ibv_import_pd", format_args!("{}, handle {handle}", self.device().name())))?;
+        Ok(Inner { pd, imported: true, lender: None, parts: None, context: self.clone() }.into())
     }
 }
 
@@ -75,7 +107,7 @@ impl ProtectionDomain {
     ///
     /// `pd` came from `ibv_alloc_parent_domain` in `context`, with these parts, and nobody else frees it.
     pub(crate) unsafe fn from_parts(pd: NonNull<ffi::ibv_pd>, parts: Parts, context: Context) -> Self {
-        Self { inner: Arc::new(Inner { pd, lender: None, parts: Some(parts), context }) }
+        Inner { pd, imported: false, lender: None, parts: Some(parts), context }.into()
     }
 
     /// Takes over a domain that was made by other means. It is freed when the last handle and the last object made in it are gone.
@@ -87,7 +119,7 @@ impl ProtectionDomain {
     /// * If it is a parent domain, what it was made of outlives the last handle. If it is in a thread domain, the rule of
     ///   [thread domains](Self::create_parent_domain_in) holds.
     pub unsafe fn from_raw(pd: NonNull<ffi::ibv_pd>, context: &Context) -> Self {
-        Self { inner: Arc::new(Inner { pd, lender: None, parts: None, context: context.clone() }) }
+        Inner { pd, imported: false, lender: None, parts: None, context: context.clone() }.into()
     }
 
     /// A handle to a domain that belongs to another library, such as that of an `rdma_cm_id`. It is never freed by this crate.
@@ -100,8 +132,8 @@ impl ProtectionDomain {
     /// * `pd` is alive as long as `lender` lives, and was made in `context`.
     /// * If it is in a thread domain, the rule of [thread domains](Self::create_parent_domain_in) holds.
     pub unsafe fn lent(pd: NonNull<ffi::ibv_pd>, context: &Context, lender: impl Send + Sync + 'static) -> Self {
-        let lender = Some(Lender::new(lender));
-        Self { inner: Arc::new(Inner { pd, lender, parts: None, context: context.clone() }) }
+        let (lender, context) = (Some(Lender::new(lender)), context.clone());
+        Inner { pd, imported: false, lender, parts: None, context }.into()
     }
 
     /// The thread domain that what is made in this domain is in; `None`: it can be used by several threads at once.
@@ -112,6 +144,12 @@ impl ProtectionDomain {
     /// The context in which the domain was made.
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    /// The domain's number, by which another process can [import](Context::import_protection_domain) it.
+    pub fn handle(&self) -> u32 {
+        // SAFETY: the domain is alive, and its number does not change.
+        unsafe { self.inner.pd.as_ref().handle }
     }
 
     /// The domain in libibverbs' terms; valid as long as `self`, and not to be freed.

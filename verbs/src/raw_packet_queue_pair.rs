@@ -11,12 +11,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::completion_queue::CompletionQueue;
+use crate::context::must_be_made_of;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::{ibv_qp_attr_mask as A, ibv_qp_init_attr_mask as Mask};
 use crate::indirection_table::IndirectionTable;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::QueuePairCapabilities;
+use crate::rate_limit::RateLimit;
 use crate::raw_packet_capabilities::ReceiveHashFields;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
 
@@ -68,6 +70,51 @@ pub struct ReceiveHash<'a> {
 }
 
 impl RawPacketQueuePair {
+    /// Takes over a queue pair that was made by other means. It is destroyed when the last handle, and the last flow to it, are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `qp` is alive, and nobody else destroys it.
+    /// * Flows that lead to it by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`]: it is of another type, or was made with another domain or other queues. It then still belongs to the
+    /// caller.
+    pub unsafe fn from_raw(
+        qp: NonNull<ffi::ibv_qp>,
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> Result<Self> {
+        // SAFETY: the queue pair is alive, and these fields do not change.
+        let raw = unsafe { qp.as_ref() };
+        let parts = [
+            ("qp_type", raw.qp_type == ffi::ibv_qp_type::IBV_QPT_RAW_PACKET),
+            ("pd", raw.pd == pd.as_raw()),
+            ("send_cq", raw.send_cq == send_cq.as_raw()),
+            ("recv_cq", raw.recv_cq == recv_cq.as_raw()),
+        ];
+        must_be_made_of("ibv_create_qp", &parts)?;
+        let queues = Queues::Own { _send_cq: send_cq.clone(), _recv_cq: recv_cq.clone() };
+        Ok(Self { inner: Arc::new(Inner { qp, _queues: queues, pd: pd.clone() }) })
+    }
+
+    /// `ibv_modify_qp_rate_limit`: how fast the queue pair sends. It has to be in state RTS.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`QueuePair::set_rate_limit`](crate::QueuePair::set_rate_limit).
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_qp_rate_limit(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp_rate_limit.3.html)
+    #[doc(alias = "ibv_modify_qp_rate_limit")]
+    pub fn set_rate_limit(&self, limit: &RateLimit) -> Result<()> {
+        // SAFETY: the queue pair is alive.
+        unsafe { limit.set(self.as_raw(), self) }
+    }
+
     /// `ibv_create_qp`: makes a queue pair in `pd`, with the sizes of `capabilities`, whose completions go to `send_cq` and `recv_cq`. It
     /// is in state RESET: [`activate`](Self::activate) it.
     ///

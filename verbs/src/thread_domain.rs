@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::Result;
 use crate::ffi;
 use crate::returns::null_and_errno;
@@ -65,6 +65,23 @@ impl Context {
 }
 
 impl ThreadDomain {
+    /// Takes over a thread domain that was made by other means. It is destroyed when the last handle, and the last object that holds it,
+    /// are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `td` is alive, and nobody else destroys it.
+    /// * Parent domains that were made with it by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it was made in another context. It then still belongs to the caller.
+    pub unsafe fn from_raw(td: NonNull<ffi::ibv_td>, context: &Context) -> Result<Self> {
+        // SAFETY: the caller says that it is alive.
+        must_be_made_of("ibv_alloc_td", &[("context", unsafe { td.as_ref().context } == context.as_raw())])?;
+        Ok(Self { inner: Arc::new(Inner { td, context: context.clone() }) })
+    }
+
     /// The context in which the domain was made.
     pub fn context(&self) -> &Context {
         &self.inner.context

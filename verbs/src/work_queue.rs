@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::completion_queue::CompletionQueue;
+use crate::context::must_be_made_of;
 use crate::error::Result;
 use crate::ffi;
 use crate::open_enum::open_enum;
@@ -140,6 +141,25 @@ impl WorkQueueBuilder {
 }
 
 impl WorkQueue {
+    /// Takes over a queue that was made by other means. It is destroyed when the last handle, and the last indirection table with it, are
+    /// gone.
+    ///
+    /// # Safety
+    ///
+    /// * `wq` is alive, and nobody else destroys it.
+    /// * Indirection tables that have it by other means are gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it was made in another domain, or on another completion queue. It then still
+    /// belongs to the caller.
+    pub unsafe fn from_raw(wq: NonNull<ffi::ibv_wq>, pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<Self> {
+        // SAFETY: the queue is alive.
+        let raw = unsafe { wq.as_ref() };
+        must_be_made_of("ibv_create_wq", &[("pd", raw.pd == pd.as_raw()), ("cq", raw.cq == cq.as_raw())])?;
+        Ok(Self { inner: Arc::new(Inner { wq, cq: cq.clone(), pd: pd.clone() }) })
+    }
+
     /// `ibv_modify_wq`: changes the state of the queue.
     ///
     /// # Errors

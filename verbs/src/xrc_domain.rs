@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::Result;
 use crate::ffi;
 use crate::ffi::ibv_xrcd_init_attr_mask as Mask;
@@ -86,6 +86,22 @@ impl Context {
 }
 
 impl XrcDomain {
+    /// Takes over a domain that was made by other means. It is destroyed when the last handle, and the last object that holds it, are gone.
+    ///
+    /// # Safety
+    ///
+    /// * `xrcd` is alive, and nobody else destroys it.
+    /// * What was made in it by other means is gone before the last handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it was made in another context. It then still belongs to the caller.
+    pub unsafe fn from_raw(xrcd: NonNull<ffi::ibv_xrcd>, context: &Context) -> Result<Self> {
+        // SAFETY: the caller says that it is alive.
+        must_be_made_of("ibv_open_xrcd", &[("context", unsafe { xrcd.as_ref().context } == context.as_raw())])?;
+        Ok(Self { inner: Arc::new(Inner { xrcd, context: context.clone() }) })
+    }
+
     /// The context in which the domain was opened.
     pub fn context(&self) -> &Context {
         &self.inner.context

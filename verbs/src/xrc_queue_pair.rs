@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::completion_queue::CompletionQueue;
-use crate::context::Context;
+use crate::context::{Context, must_be_made_of};
 use crate::error::Result;
 use crate::ffi;
 use crate::ffi::{ibv_qp_init_attr_mask as Mask, ibv_qp_open_attr_mask as OpenMask};
@@ -86,6 +86,28 @@ impl XrcSendQueuePair {
             null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) }).map_err(|errno| {
                 errno.of(CREATE, format_args!("XRC_SEND, max_send_wr {max_send_wr}, max_send_sge {max_send_sge}"))
             })?;
+        Ok(Self { qp: Owned(qp), cq: cq.clone(), pd: pd.clone() })
+    }
+
+    /// Takes over a sending end that was made by other means. Dropping it destroys it.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is alive, and nobody else destroys it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it is of another type, or was made with another domain or queue. It then
+    /// still belongs to the caller.
+    pub unsafe fn from_raw(qp: NonNull<ffi::ibv_qp>, pd: &ProtectionDomain, cq: &CompletionQueue) -> Result<Self> {
+        // SAFETY: the queue pair is alive, and these fields do not change.
+        let raw = unsafe { qp.as_ref() };
+        let parts = [
+            ("qp_type", raw.qp_type == ffi::ibv_qp_type::IBV_QPT_XRC_SEND),
+            ("pd", raw.pd == pd.as_raw()),
+            ("send_cq", raw.send_cq == cq.as_raw()),
+        ];
+        must_be_made_of(CREATE, &parts)?;
         Ok(Self { qp: Owned(qp), cq: cq.clone(), pd: pd.clone() })
     }
 
@@ -173,6 +195,26 @@ impl XrcReceiveQueuePair {
         // SAFETY: the context is open, the domain is open and of it, and `attributes` outlives the call.
         let qp = null_and_errno(unsafe { ffi::ibv_open_qp(domain.context().as_raw(), &mut attributes) })
             .map_err(|errno| errno.of("ibv_open_qp", format_args!("XRC_RECV {qp_num:#x}")))?;
+        Ok(Self { qp: Owned(qp), domain: domain.clone() })
+    }
+
+    /// Takes over a receiving end that was made, or opened, by other means, in `domain`. Dropping it destroys it, or closes it.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is alive, was made in `domain`, and nobody else destroys it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it is of another type or context. It then still belongs to the caller.
+    pub unsafe fn from_raw(qp: NonNull<ffi::ibv_qp>, domain: &XrcDomain) -> Result<Self> {
+        // SAFETY: the queue pair is alive, and these fields do not change.
+        let raw = unsafe { qp.as_ref() };
+        let parts = [
+            ("qp_type", raw.qp_type == ffi::ibv_qp_type::IBV_QPT_XRC_RECV),
+            ("context", raw.context == domain.context().as_raw()),
+        ];
+        must_be_made_of(CREATE, &parts)?;
         Ok(Self { qp: Owned(qp), domain: domain.clone() })
     }
 

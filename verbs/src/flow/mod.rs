@@ -11,6 +11,8 @@ mod specification;
 use std::fmt;
 use std::ptr::NonNull;
 
+use crate::context::must_be_made_of;
+use crate::counters::{CounterDescription, Counters};
 use crate::error::Result;
 use crate::ffi;
 use crate::raw_packet_queue_pair::RawPacketQueuePair;
@@ -27,6 +29,7 @@ pub struct Flow {
     flow: NonNull<ffi::ibv_flow>,
     // Let go after the flow is destroyed.
     rule: FlowRule,
+    counters: Vec<Counters>,
     qp: RawPacketQueuePair,
 }
 
@@ -67,11 +70,53 @@ impl RawPacketQueuePair {
                 let remedy = if errno.0 == libc::EPERM { "flows take the capability CAP_NET_RAW" } else { "" };
                 errno.with_remedy(VERB, format_args!("{self:?}, {rule:?}"), remedy)
             })?;
-        Ok(Flow { flow, rule: rule.clone(), qp: self.clone() })
+        Ok(Flow { flow, rule: rule.clone(), counters: Vec::new(), qp: self.clone() })
     }
 }
 
 impl Flow {
+    /// Takes over a flow that was made by other means. Dropping it destroys it.
+    ///
+    /// # Safety
+    ///
+    /// * `flow` is alive, leads to `qp`, was made of what `rule` says, and nobody else destroys it.
+    /// * What its rule names besides (counters, an action of ESP, by other handles than those in `rule`) outlives it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): it, or what `rule` names, is of another context than the queue pair. It then
+    /// still belongs to the caller.
+    pub unsafe fn from_raw(flow: NonNull<ffi::ibv_flow>, qp: &RawPacketQueuePair, rule: &FlowRule) -> Result<Self> {
+        const VERB: &str = "ibv_create_flow";
+        let context = qp.protection_domain().context();
+        rule.must_be_of(context, VERB)?;
+        // SAFETY: the flow is alive.
+        must_be_made_of(VERB, &[("context", unsafe { flow.as_ref().context } == context.as_raw())])?;
+        Ok(Self { flow, rule: rule.clone(), counters: Vec::new(), qp: qp.clone() })
+    }
+
+    /// `ibv_attach_counters_point_flow`: has the counter at `index` count this of a flow that there is already, which then holds the
+    /// counters. (For counters that a rule names, see [`Counters::attach`].)
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the counters come from another [`Context`](crate::Context).
+    /// * [`Error::Unsupported`](crate::Error::Unsupported): the provider has no counters, or attaches them when a flow is made only.
+    /// * `EBUSY`, `EINVAL`: they count already, or the device does not count this.
+    ///
+    /// # References
+    ///
+    /// [ibv_attach_counters_point_flow(3)](https://man7.org/linux/man-pages/man3/ibv_attach_counters_point_flow.3.html)
+    #[doc(alias = "ibv_attach_counters_point_flow")]
+    pub fn attach_counters(&mut self, counters: &Counters, description: CounterDescription, index: u32) -> Result<()> {
+        let context = self.qp.protection_domain().context();
+        context.must_be(counters.context(), "ibv_attach_counters_point_flow", "counters")?;
+        self.counters.push(counters.clone());
+        // SAFETY: the flow is alive, and holds the counters.
+        let attached = unsafe { counters.attach_point(description, index, self.as_raw()) };
+        attached.inspect_err(|_| drop(self.counters.pop()))
+    }
+
     /// Which packets it leads.
     pub fn rule(&self) -> &FlowRule {
         &self.rule
@@ -90,6 +135,10 @@ impl Flow {
 
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow").field("rule", &self.rule).field("queue_pair", &self.qp).finish()
+        f.debug_struct("Flow")
+            .field("rule", &self.rule)
+            .field("counters", &self.counters)
+            .field("queue_pair", &self.qp)
+            .finish()
     }
 }

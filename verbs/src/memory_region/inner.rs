@@ -3,7 +3,8 @@
 //! # Safety
 //!
 //! `Inner` owns memory that was taken apart, and its registration. The memory is put together again only after `ibv_dereg_mr`
-//! succeeded, which waits until the device has let go of it; if that fails, the memory is left where it is, for ever.
+//! succeeded (or the like of it, which the memory knows), which waits until the device has let go of it; if that fails, the memory is left
+//! where it is, for ever.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -74,7 +75,7 @@ impl<M: Memory> Inner<M> {
     pub(super) fn deregister(&mut self) -> Result<Option<M>, Errno> {
         let Some(parts) = self.parts.take() else { return Ok(None) };
         // SAFETY: the region is registered: its parts were there. Nobody else uses it: we are borrowed mutably.
-        match zero_or_errno(unsafe { ffi::ibv_dereg_mr(self.mr.as_ptr()) }) {
+        match zero_or_errno(unsafe { M::end(self.mr.as_ptr()) }) {
             // SAFETY: these are the memory's parts, taken once, and it is no longer registered.
             Ok(()) => Ok(Some(unsafe { M::from_parts(parts) })),
             Err(errno) => {
@@ -82,6 +83,12 @@ impl<M: Memory> Inner<M> {
                 Err(errno)
             }
         }
+    }
+
+    /// The number of the region.
+    pub(super) fn handle(&self) -> u32 {
+        // SAFETY: the region is registered, and its number changes only by re-registration, for which we would be borrowed mutably.
+        unsafe { self.mr.as_ref().handle }
     }
 
     /// Leaves the memory where it is, for ever: the device may still use it.

@@ -11,12 +11,16 @@ use crate::buffer::Buffer;
 
 /// What a [`MemoryRegion`](crate::MemoryRegion) is of: a [`Buffer`], or memory that the processor does not reach through the region: a
 /// [`DmaBuf`](crate::DmaBuf), a [`DeviceMemoryRange`](crate::DeviceMemoryRange), [`NullMemory`](crate::NullMemory), an
-/// [`AddressSpace`](crate::AddressSpace), or the [`SameMemory`](crate::SameMemory) as another region.
+/// [`AddressSpace`](crate::AddressSpace), the [`SameMemory`](crate::SameMemory) as another region, or [`ImportedMemory`](crate::ImportedMemory).
 pub trait Memory: sealed::Memory + 'static {}
 
 impl<M: sealed::Memory + 'static> Memory for M {}
 
 pub(crate) mod sealed {
+    use std::ffi::c_int;
+
+    use crate::ffi;
+
     /// # Safety
     ///
     /// Memory that was taken apart stays valid until `from_parts` is called, or for ever.
@@ -33,6 +37,17 @@ pub(crate) mod sealed {
         /// The parts are those of a region that was deregistered, and are used once.
         #[doc(hidden)]
         unsafe fn from_parts(parts: Self::Parts) -> Self;
+
+        /// Ends a registration; returns 0 or an error number, and then nothing has changed.
+        ///
+        /// # Safety
+        ///
+        /// The region is of such memory, is registered, and nobody else uses it.
+        #[doc(hidden)]
+        unsafe fn end(mr: *mut ffi::ibv_mr) -> c_int {
+            // SAFETY: as the caller says.
+            unsafe { ffi::ibv_dereg_mr(mr) }
+        }
     }
 }
 

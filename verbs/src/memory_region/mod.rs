@@ -4,9 +4,11 @@ mod address_space;
 mod again;
 mod bytes;
 mod dma_buf;
+mod imported;
 mod inner;
 pub(crate) mod memory;
 mod null;
+mod raw;
 mod register;
 mod reregister;
 
@@ -32,6 +34,7 @@ pub(crate) use memory::out_of_reach;
 pub use address_space::AddressSpace;
 pub use again::SameMemory;
 pub use dma_buf::DmaBuf;
+pub use imported::ImportedMemory;
 pub use memory::Memory;
 pub use null::NullMemory;
 pub use register::RegisterError;
@@ -212,6 +215,11 @@ impl<M: Memory> MemoryRegion<M> {
     /// [iova](ProtectionDomain::register_with_iova).
     pub fn address(&self) -> u64 {
         self.address
+    }
+
+    /// The region's number, by which another process can [import](ProtectionDomain::import_memory_region) it.
+    pub fn handle(&self) -> u32 {
+        self.inner.handle()
     }
 
     /// What keeps the region registered.

@@ -15,14 +15,15 @@ use crate::remote_slice::RemoteSlice;
 use crate::transport::Connected;
 
 impl<T: Connected> ExtendedSend<'_, T> {
-    /// `ibv_wr_start`, `ibv_wr_bind_mw`, `ibv_wr_complete`: as [`QueuePair::post_bind`](crate::QueuePair::post_bind), for a window of type 2,
-    /// on a queue pair that was made with [`extended_memory_windows`](crate::QueuePairBuilder::extended_memory_windows).
+    /// `ibv_wr_start`, `ibv_wr_bind_mw`, `ibv_wr_complete`: as [`QueuePair::post_bind`](crate::QueuePair::post_bind), for a window of type
+    /// 2, on a queue pair that was made with [`extended_memory_windows`](crate::QueuePairBuilder::extended_memory_windows).
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`]: the queue pair was made without; the window, the region and the queue pair are not of one context; the
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the queue pair was made without; the window, the region and the queue
+    ///   pair are not of one context; the
     ///   window [is freed](MemoryWindow::is_freed).
-    /// * [`Error::Post`]: as those of [`post_send`](Self::post_send).
+    /// * [`Error::Post`](crate::Error::Post): as those of [`post_send`](Self::post_send).
     ///
     /// # References
     ///
@@ -48,9 +49,9 @@ impl<T: Connected> ExtendedSend<'_, T> {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`]: the window and the queue pair are not of one context; the window
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the window and the queue pair are not of one context; the window
     ///   [is freed](MemoryWindow::is_freed).
-    /// * [`Error::Post`]: as those of [`post_send`](Self::post_send).
+    /// * [`Error::Post`](crate::Error::Post): as those of [`post_send`](Self::post_send).
     ///
     /// # References
     ///

@@ -32,7 +32,7 @@ unsafe impl Send for State {}
 impl Handle {
     /// # Safety
     ///
-    /// The window was made just now, and nobody else frees it. The caller keeps its domain until it is freed.
+    /// The window is alive, and nobody else frees it. The caller keeps its domain until it is freed.
     pub(super) unsafe fn new(mw: NonNull<ffi::ibv_mw>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State { mw: Some(mw), last_rkey: 0, bound_by: None }) })
     }

@@ -14,9 +14,10 @@ mod request;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use crate::context::must_be_made_of;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::memory_region::Registered;
@@ -28,6 +29,8 @@ use handle::Handle;
 pub(crate) use handle::BoundWindows;
 
 pub use request::{BindRequest, UnbindRequest};
+
+const VERB: &str = "ibv_alloc_mw";
 
 mod sealed {
     pub trait Sealed {
@@ -137,23 +140,55 @@ impl ProtectionDomain {
     /// [ibv_alloc_mw(3)](https://man7.org/linux/man-pages/man3/ibv_alloc_mw.3.html)
     #[doc(alias = "ibv_alloc_mw")]
     pub fn create_memory_window<K: WindowType>(&self) -> Result<MemoryWindow<K>> {
-        const VERB: &str = "ibv_alloc_mw";
-        let arguments = || format!("type {}, {}", K::TYPE.0, self.context().device().name());
-        // SAFETY: the context is open.
-        let operations = unsafe { &(*self.context().as_raw()).ops };
-        if operations.bind_mw.is_none() || operations.dealloc_mw.is_none() {
-            return Err(Errno(libc::EOPNOTSUPP).of(VERB, arguments()));
-        }
+        self.must_have_windows::<K>()?;
         // SAFETY: the domain is alive.
         let mw = null_and_errno(unsafe { ffi::ibv_alloc_mw(self.as_raw(), K::TYPE) })
-            .map_err(|errno| errno.of(VERB, arguments()))?;
+            .map_err(|errno| errno.of(VERB, self.window_arguments::<K>()))?;
         // SAFETY: the window was made just now, and `MemoryWindow` frees it before it lets go of its domain.
         let handle = unsafe { Handle::new(mw) };
         Ok(MemoryWindow { handle, regions: Vec::new(), pd: self.clone(), kind: PhantomData })
     }
+
+    /// Whether the provider can bind and free windows.
+    fn must_have_windows<K: WindowType>(&self) -> Result<()> {
+        // SAFETY: the context is open.
+        let operations = unsafe { &(*self.context().as_raw()).ops };
+        if operations.bind_mw.is_none() || operations.dealloc_mw.is_none() {
+            return Err(Errno(libc::EOPNOTSUPP).of(VERB, self.window_arguments::<K>()));
+        }
+        Ok(())
+    }
+
+    fn window_arguments<K: WindowType>(&self) -> String {
+        format!("type {}, {}", K::TYPE.0, self.context().device().name())
+    }
 }
 
 impl<K: WindowType> MemoryWindow<K> {
+    /// Takes over a window that was made by other means. Dropping it frees it.
+    ///
+    /// # Safety
+    ///
+    /// * `mw` is alive, and nobody else frees it.
+    /// * If it is bound, its region is registered until it is bound to another one, unbound or freed. A window of type 2 that is bound is
+    ///   freed before the queue pair that it was bound by is destroyed.
+    ///
+    /// # Errors
+    ///
+    /// The window then still belongs to the caller.
+    ///
+    /// * [`Error::InvalidArgument`]: it is of another type, or was made in another domain.
+    /// * [`Error::Unsupported`]: the provider lacks the verbs to bind and to free it.
+    pub unsafe fn from_raw(mw: NonNull<ffi::ibv_mw>, pd: &ProtectionDomain) -> Result<Self> {
+        // SAFETY: the window is alive.
+        let raw = unsafe { mw.as_ref() };
+        must_be_made_of(VERB, &[("pd", raw.pd == pd.as_raw()), ("type", raw.type_ == K::TYPE)])?;
+        pd.must_have_windows::<K>()?;
+        // SAFETY: as the caller says; `MemoryWindow` frees the window before it lets go of its domain.
+        let handle = unsafe { Handle::new(mw) };
+        Ok(Self { handle, regions: Vec::new(), pd: pd.clone(), kind: PhantomData })
+    }
+
     /// The key of the latest binding that was posted.
     pub fn rkey(&self) -> u32 {
         self.handle.lock().rkey()

@@ -85,3 +85,34 @@ fn what_rxe_does_not_have_is_unsupported() {
     assert_eq!(attributes.tag_matching(), TagMatching::default());
     assert_eq!(attributes.raw_packet_capabilities(), RawPacketCapabilities::empty());
 }
+
+#[test]
+fn a_device_that_cannot_be_imported_says_so() {
+    let side = Side::new();
+    // SAFETY: the descriptor is that of an open context; there is no device memory to import.
+    let (context, memory) = unsafe {
+        let context = Context::import(side.context.command_fd());
+        (context, side.context.import_device_memory(1, 64))
+    };
+    assert_eq!(has(side.context.import_protection_domain(side.pd.handle()), "ibv_import_pd"), context.is_ok());
+    let region = side.region(64, RW);
+    let imported = side.pd.import_memory_region(region.handle(), region.address(), RW);
+    assert_eq!(has(imported, "ibv_import_mr"), context.is_ok());
+    if !has(context, "ibv_import_device") {
+        assert!(!has(memory, "ibv_import_dm"));
+    }
+}
+
+#[test]
+fn a_device_that_does_not_pace_packets_or_keep_their_order_says_so() {
+    let (a, _b) = pair();
+    let pacing = a.context.extended_device_attributes().unwrap().packet_pacing();
+    let supported = has(a.qp.set_rate_limit(&RateLimit::new(pacing.max_rate_kbps)), "ibv_modify_qp_rate_limit");
+    assert_eq!(supported, pacing.max_rate_kbps > 0);
+    if a.context.device_attributes().unwrap().vendor_id() == 0xff_ffff {
+        // rxe promises nothing.
+        for operation in [OrderedOperation::Send, OrderedOperation::RdmaWrite, OrderedOperation::RdmaRead] {
+            assert_eq!(a.qp.data_order(operation), DataOrder::empty());
+        }
+    }
+}

@@ -73,6 +73,7 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ffi::ibv_context) -> *mut ffi::i
     let handle = state.number();
     let pd = state.keep(ffi::ibv_pd { context, handle });
     state.add(Kind::Domain, pd as usize, &[context as usize]);
+    state.imports.numbers.insert((Kind::Domain, handle), pd as usize);
     pd
 }
 

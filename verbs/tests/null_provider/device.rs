@@ -141,6 +141,16 @@ unsafe extern "C" fn ibv_open_device(device: *mut ffi::ibv_device) -> *mut ffi::
         set_errno(fault.map_or(libc::EINVAL, |fault| fault.errno));
         return ptr::null_mut();
     }
+    // SAFETY: the device is one of ours.
+    unsafe { open(&mut state, device) }
+}
+
+/// Opens a device.
+///
+/// # Safety
+///
+/// The device is one of ours.
+pub(super) unsafe fn open(state: &mut State, device: *mut ffi::ibv_device) -> *mut ffi::ibv_context {
     // Each read takes one event.
     // SAFETY: all zeroes are a valid structure; `eventfd` has no other preconditions.
     let (mut verbs, async_fd): (ffi::verbs_context, c_int) =
@@ -183,8 +193,14 @@ unsafe extern "C" fn ibv_close_device(context: *mut ffi::ibv_context) -> c_int {
     if !state.remove(Kind::Context, context as usize, "ibv_close_device") {
         return -1;
     }
-    // SAFETY: the descriptor was opened with the context.
-    unsafe { libc::close((*context).async_fd) };
+    // SAFETY: the descriptors were opened with the context, or given to it.
+    unsafe {
+        let [commands, events] = [(*context).cmd_fd, (*context).async_fd];
+        libc::close(events);
+        if commands != events && libc::close(commands) != 0 {
+            state.violations.push("ibv_close_device: the imported descriptor is not open".to_owned());
+        }
+    }
     0
 }
 

@@ -19,9 +19,10 @@ use super::state::{Kind, set_errno};
 const MAX: usize = 1 << 17;
 
 #[repr(C)]
-struct DeviceMemory {
-    dm: ffi::ibv_dm,
-    bytes: Vec<u8>,
+#[derive(Clone, Copy)]
+pub(super) struct DeviceMemory {
+    pub(super) dm: ffi::ibv_dm,
+    bytes: *mut Vec<u8>,
 }
 
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
@@ -44,9 +45,11 @@ unsafe extern "C" fn alloc_dm(
         return ptr::null_mut();
     }
     let handle = state.number();
-    let dm =
-        ffi::ibv_dm { context, memcpy_to_dm: Some(copy_to), memcpy_from_dm: Some(copy_from), comp_mask: 0, handle };
-    let dm = state.keep(DeviceMemory { dm, bytes: vec![0; length] });
+    let comp_mask = ffi::ibv_dm_mask::IBV_DM_MASK_HANDLE.0;
+    let dm = ffi::ibv_dm { context, memcpy_to_dm: Some(copy_to), memcpy_from_dm: Some(copy_from), comp_mask, handle };
+    let bytes = state.keep(vec![0; length]);
+    let dm = state.keep(DeviceMemory { dm, bytes });
+    state.imports.numbers.insert((Kind::DeviceMemory, handle), dm as usize);
     state.add(Kind::DeviceMemory, dm as usize, &[context as usize]);
     dm.cast()
 }
@@ -64,7 +67,7 @@ unsafe extern "C" fn free_dm(dm: *mut ffi::ibv_dm) -> c_int {
 /// The memory is one of ours.
 unsafe fn check(dm: *mut ffi::ibv_dm, verb: &str, offset: u64, length: usize) -> Result<*mut u8, c_int> {
     // SAFETY: as the caller says.
-    let (mut state, bytes) = unsafe { (shared((*dm).context).lock(), &mut (*dm.cast::<DeviceMemory>()).bytes) };
+    let (mut state, bytes) = unsafe { (shared((*dm).context).lock(), &mut *(*dm.cast::<DeviceMemory>()).bytes) };
     state.check(Kind::DeviceMemory, dm as usize, verb);
     if let Some(fault) = state.fault(verb) {
         return Err(fault.errno);
@@ -106,7 +109,7 @@ unsafe extern "C" fn reg_dm_mr(
     access: c_uint,
 ) -> *mut ffi::ibv_mr {
     // SAFETY: the memory is one of ours.
-    let size = unsafe { (*dm.cast::<DeviceMemory>()).bytes.len() } as u64;
+    let size = unsafe { (*(*dm.cast::<DeviceMemory>()).bytes).len() } as u64;
     // As the kernel does.
     let is_zero_based = access & ffi::ibv_access_flags::IBV_ACCESS_ZERO_BASED.0 != 0;
     if !is_zero_based || offset > size || length as u64 > size - offset {

@@ -27,6 +27,7 @@ mod events;
 mod extended;
 mod extended_cq;
 mod extended_queue;
+mod imports;
 mod plain;
 mod questions;
 mod regions;
@@ -199,6 +200,11 @@ impl NullProvider {
     /// The flushes that were posted: key, address, length, placement and level.
     pub(crate) fn flushes(&self) -> Vec<(u32, u64, usize, u8, u8)> {
         self.shared.lock().flushes.clone()
+    }
+
+    /// The rate limits that queue pairs were given: kbit/s, bytes of a burst, bytes of a packet.
+    pub(crate) fn rate_limits(&self) -> Vec<(u32, u32, u16)> {
+        self.shared.lock().rate_limits.clone()
     }
 
     /// A message arrives at a queue pair on a shared receive queue. `false`: that queue is empty.

@@ -24,6 +24,35 @@ const VENDOR: u32 = 0x2c9;
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
     verbs.query_device_ex = Some(query_device_ex);
     verbs.query_rt_values = Some(query_rt_values);
+    verbs.modify_qp_rate_limit = Some(modify_qp_rate_limit);
+}
+
+unsafe extern "C" fn modify_qp_rate_limit(qp: *mut ffi::ibv_qp, attributes: *mut ffi::ibv_qp_rate_limit_attr) -> c_int {
+    // SAFETY: the queue pair is one of ours, and the caller passes a structure.
+    let (mut state, attributes) = unsafe { (shared((*qp).context).lock(), *attributes) };
+    state.check(Kind::QueuePair, qp as usize, "ibv_modify_qp_rate_limit");
+    if let Some(fault) = state.fault("ibv_modify_qp_rate_limit") {
+        return fault.returns.unwrap_or(fault.errno);
+    }
+    state.rate_limits.push((attributes.rate_limit, attributes.max_burst_sz, attributes.typical_pkt_sz));
+    0
+}
+
+/// SENDs are in order within 128 bytes, RDMA WRITEs altogether, RDMA READs not at all.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ffi::ibv_qp, op: ffi::ibv_wr_opcode, flags: u32) -> c_int {
+    // SAFETY: the queue pair is one of ours.
+    let mut state = unsafe { shared((*qp).context) }.lock();
+    state.check(Kind::QueuePair, qp as usize, "ibv_query_qp_data_in_order");
+    if let Some(fault) = state.fault("ibv_query_qp_data_in_order") {
+        return fault.returns.unwrap_or(-fault.errno);
+    }
+    let capabilities = match op {
+        ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE => 0b11,
+        ffi::ibv_wr_opcode::IBV_WR_SEND => 0b10,
+        _ => 0,
+    };
+    if flags & 1 == 0 { capabilities & 1 } else { capabilities }
 }
 
 unsafe extern "C" fn query_device_ex(

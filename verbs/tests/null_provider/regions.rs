@@ -59,6 +59,7 @@ pub(super) unsafe fn make(
     let mr = state.keep(ffi::ibv_mr { context, pd, addr, length, handle, lkey, rkey });
     let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
     state.add(Kind::Region, mr as usize, &parents);
+    state.imports.numbers.insert((Kind::Region, handle), mr as usize);
     mr
 }
 

@@ -295,7 +295,12 @@ unsafe extern "C" fn attach_counters_point_flow(
     if let Some(code) = fails(&mut state, "ibv_attach_counters_point_flow", Kind::Counters, counters as usize) {
         return code;
     }
-    assert!(flow.is_null());
+    if !flow.is_null() {
+        if !state.check(Kind::Flow, flow as usize, "ibv_attach_counters_point_flow") {
+            return libc::EINVAL;
+        }
+        state.adopt(flow as usize, counters as usize);
+    }
     let attached = state.special.attached.entry(counters as usize).or_default();
     attached.push((attributes.index, attributes.counter_desc.0));
     0

@@ -12,6 +12,7 @@ use verbs::ffi;
 use super::DataPath;
 use super::checked_extended::Building;
 use super::events::AsyncEvents;
+use super::imports::Imports;
 use super::special::Special;
 use super::srq::SharedQueue;
 
@@ -166,6 +167,8 @@ pub(super) struct State {
     pub(super) events: HashMap<usize, VecDeque<usize>>,
     pub(super) async_events: AsyncEvents,
     pub(super) special: Special,
+    pub(super) imports: Imports,
+    pub(super) rate_limits: Vec<(u32, u32, u16)>,
     last_number: u32,
 }
 
@@ -249,6 +252,9 @@ impl State {
     pub(super) fn remove(&mut self, kind: Kind, address: usize, verb: &str) -> bool {
         if !self.check(kind, address, verb) {
             return false;
+        }
+        if self.is_imported(address) {
+            self.violations.push(format!("{verb}: the {kind:?} is not this process's"));
         }
         let object = self.objects.get_mut(&address).expect("checked before");
         if object.users > 0 {

@@ -111,6 +111,29 @@ fn counters_are_attached_and_read() {
 }
 
 #[test]
+fn counters_are_attached_to_a_flow_that_there_is_already() {
+    let bench = Bench::new();
+    let counters = bench.context.create_counters().unwrap();
+    let mut flow = raw_packet(&bench).create_flow(&FlowRule::new(1)).unwrap();
+    bench.provider.fail("ibv_attach_counters_point_flow", libc::EOPNOTSUPP);
+    let error = flow.attach_counters(&counters, CounterDescription::BYTES, 0).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { verb: "ibv_attach_counters_point_flow", .. }), "{error}");
+    let foreign = bench.provider.open().create_counters().unwrap();
+    let error = flow.attach_counters(&foreign, CounterDescription::BYTES, 0).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { argument: "counters", .. }), "{error}");
+    flow.attach_counters(&counters, CounterDescription::BYTES, 0).unwrap();
+    let mut values = [0];
+    counters.read(&mut values).unwrap();
+    assert_eq!(values, [2000]);
+    // The flow holds them.
+    drop((counters, foreign));
+    assert_eq!(bench.provider.live(Kind::Counters), 1);
+    drop(flow);
+    assert_eq!(bench.provider.live(Kind::Counters), 0);
+    bench.provider.assert_no_violation();
+}
+
+#[test]
 fn an_action_of_esp_gets_its_key_and_can_be_changed() {
     let bench = Bench::new();
     let mut attributes = EspAttributes::new(0x77, &[3; 16]);

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use verbs::*;
 
-use crate::Bench;
 use crate::null_provider::Fault;
+use crate::{Bench, ERRNOS};
 
 #[test]
 fn what_was_added_to_the_devices_attributes_is_told() {
@@ -103,4 +103,39 @@ fn the_link_of_a_port_is_told() {
     assert_eq!((port.bad_pkey_counter(), port.bad_qkey_counter()), (3, 4));
     assert_eq!((port.max_virtual_lanes_code(), port.subnet_timeout_code()), (1, 18));
     assert_eq!(port.subnet_manager_service_level(), 2);
+}
+
+#[test]
+fn a_rate_limit_is_told_to_the_device() {
+    let bench = Bench::new();
+    let mut limit = RateLimit::new(1000);
+    bench.qp.set_rate_limit(&limit).unwrap();
+    (limit.max_burst_bytes, limit.typical_packet_bytes) = (8192, 1024);
+    let raw = RawPacketQueuePair::new(&bench.pd, &bench.cq, &bench.cq, QueuePairCapabilities::default()).unwrap();
+    raw.set_rate_limit(&limit).unwrap();
+    assert_eq!(bench.provider.rate_limits(), [(1000, 0, 0), (1000, 8192, 1024)]);
+    assert_eq!(limit.to_string(), "1000 kbit/s, bursts of 8192 bytes, packets of 1024 bytes");
+    assert_eq!(RateLimit::default().to_string(), "no limit");
+    for errno in ERRNOS {
+        bench.provider.fail("ibv_modify_qp_rate_limit", errno);
+        let error = bench.qp.set_rate_limit(&limit).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(errno));
+        assert!(error.to_string().contains("1000 kbit/s"), "{error}");
+    }
+}
+
+#[test]
+fn the_order_of_data_is_what_the_device_promises() {
+    let bench = Bench::new();
+    let order = |operation| bench.qp.data_order(operation);
+    let whole = order(OrderedOperation::RdmaWrite);
+    assert!(whole.contains(DataOrder::WHOLE_MESSAGE));
+    let blocks = if cfg!(rdma_core_46) { DataOrder::ALIGNED_128_BYTES } else { DataOrder::empty() };
+    assert_eq!(whole - DataOrder::WHOLE_MESSAGE, blocks);
+    assert_eq!(order(OrderedOperation::Send), blocks);
+    assert_eq!(order(OrderedOperation::RdmaRead), DataOrder::empty());
+    // A failure promises nothing.
+    bench.provider.fail("ibv_query_qp_data_in_order", libc::EOPNOTSUPP);
+    bench.provider.fail("ibv_query_qp_data_in_order", libc::EOPNOTSUPP);
+    assert_eq!(order(OrderedOperation::Send), DataOrder::empty());
 }
