@@ -153,6 +153,11 @@ impl Choice {
         }
     }
 
+    /// Whether nobody else uses the devices.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self, Self::Guest(_) | Self::Host { _made: Some(_), .. })
+    }
+
     /// The devices that are there then.
     pub(crate) fn devices(&self) -> Devices {
         match self {

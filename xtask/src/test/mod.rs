@@ -1,5 +1,6 @@
 //! `test`: builds every test once, runs those that need a device in one boot and the others on this host.
 
+mod objects;
 mod summary;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use crate::say;
 use crate::setup::{self, Needs};
 use crate::vm::{Interrupted, Options};
 use crate::workspace::{self, Message, Package, Workspace};
+use objects::Watch;
 use summary::{Counts, Reader, Row};
 
 /// How long a test binary may run unless `--timeout` says otherwise: one that hangs must not hang CI.
@@ -94,7 +96,10 @@ fn run_all(
             Some(place) => place,
             None => choice.open()?,
         };
-        let row = match run_one(&mut open, place_name, &binary.name, binary.program(flags, &variables), timeout) {
+        let program = binary.program(flags, &variables);
+        // Of a device of the host, other programs may make use meanwhile.
+        let watch = choice.is_ours().then(|| Watch::begin(&mut open));
+        let row = match run_watched(&mut open, place_name, &binary.name, program, timeout, watch) {
             Ok(row) => row,
             Err(error) => {
                 open.close();
@@ -115,6 +120,23 @@ fn run_all(
 /// The row of the documentation examples of all packages.
 const DOCTESTS: &str = "doctests";
 const MACHINE_GONE: &str = "the machine is gone: ";
+
+/// Runs one binary as [`run_one`] does. It fails as well if it leaves objects on the devices that are watched.
+fn run_watched(
+    place: &mut Place,
+    place_name: &'static str,
+    name: &str,
+    program: Program,
+    timeout: Option<Duration>,
+    watch: Option<Watch>,
+) -> Result<Row> {
+    let mut row = run_one(place, place_name, name, program, timeout)?;
+    let gone = row.problem.as_ref().is_some_and(|problem| problem.starts_with(MACHINE_GONE));
+    if let Some(left) = watch.filter(|_| !gone).and_then(|watch| watch.end(place)) {
+        row.problem = Some(row.problem.map_or(left.clone(), |problem| format!("{problem}; {left}")));
+    }
+    Ok(row)
+}
 
 /// Runs one binary and hands on what it prints.
 fn run_one(
