@@ -6,6 +6,7 @@
 //! and copies of its own of the structures that it reads.
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::context::Context;
@@ -84,7 +85,7 @@ impl AddressHandleAttributes {
             (Some(_), Some(gid)) => attributes.global_route = Some(local.route_to(gid)?),
             (source, _) if local.port_attributes.requires_grh() => {
                 let whose = if source.is_none() { "local" } else { "remote" };
-                let rule = format!("the link layer is Ethernet (RoCE), which needs the {whose} GID");
+                let rule = format!("{}, which needs the {whose} GID", local.port_attributes.why_grh());
                 return Err(invalid("the GID", "missing", rule));
             }
             _ => {}
@@ -194,7 +195,7 @@ impl AddressHandleAttributes {
         };
         let Some(route) = &self.global_route else {
             if port.requires_grh() {
-                found.push("the link layer is Ethernet (RoCE), which needs GIDs".to_owned());
+                found.push(format!("{}, which needs GIDs", port.why_grh()));
             }
             return found;
         };
@@ -222,6 +223,37 @@ impl AddressHandleAttributes {
             Ok(Some(entry)) => format!("{text} ({})", entry.gid),
             _ => text,
         }
+    }
+}
+
+impl fmt::Display for GlobalRoute {
+    /// Such as `to fe80::1 from GID index 3, hop limit 64`, with the traffic class and the flow label where they are not 0.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { destination, source_gid_index, hop_limit, traffic_class, flow_label } = self;
+        write!(f, "to {destination} from GID index {source_gid_index}, hop limit {hop_limit}")?;
+        if *traffic_class != 0 {
+            write!(f, ", traffic class {traffic_class:#x}")?;
+        }
+        if *flow_label != 0 {
+            write!(f, ", flow label {flow_label:#x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for AddressHandleAttributes {
+    /// Such as `port 1, LID 0x17, to fe80::1 from GID index 3, hop limit 64`; what is 0 is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, lid, service_level, source_path_bits, static_rate, global_route } = self;
+        write!(f, "port {port}")?;
+        if *lid != 0 || global_route.is_none() {
+            write!(f, ", LID {lid:#x}")?;
+        }
+        if let Some(route) = global_route {
+            write!(f, ", {route}")?;
+        }
+        let fields = [("service level", service_level), ("path bits", source_path_bits), ("static rate", static_rate)];
+        fields.into_iter().filter(|(_, value)| **value != 0).try_for_each(|(name, value)| write!(f, ", {name} {value}"))
     }
 }
 
@@ -281,6 +313,8 @@ mod tests {
         attributes.service_level = 3;
         attributes.source_path_bits = 4;
         attributes.static_rate = 5;
+        assert_eq!(attributes.to_string(), "port 2, LID 0x17, service level 3, path bits 4, static rate 5");
+        assert_eq!(AddressHandleAttributes::to_lid(1, 0).to_string(), "port 1, LID 0x0");
         assert_eq!(attributes.to_raw().is_global, 0);
         assert_eq!(AddressHandleAttributes::from_raw(&attributes.to_raw()), attributes);
         let mut route = GlobalRoute::new("192.0.2.1".parse().unwrap(), 7);
@@ -288,6 +322,11 @@ mod tests {
         attributes.global_route = Some(route);
         assert_eq!(AddressHandleAttributes::from_raw(&attributes.to_raw()), attributes);
         attributes.check("ibv_create_ah").unwrap();
+        let text = "to ::ffff:192.0.2.1 from GID index 7, hop limit 9, traffic class 0xa, flow label 0xfffff";
+        assert_eq!(route.to_string(), text);
+        let mut attributes = AddressHandleAttributes::to_lid(1, 0);
+        attributes.global_route = Some(GlobalRoute::new("fe80::1".parse().unwrap(), 3));
+        assert_eq!(attributes.to_string(), "port 1, to fe80::1 from GID index 3, hop limit 64");
     }
 
     #[test]

@@ -154,6 +154,17 @@ fields! {
         (wc_flags(cq) & ffi::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0).then(|| u32::from_be(raw))
     };
 
+    /// `ibv_wc_read_invalidated_rkey`: the key that the message invalidated (SEND with invalidate); `None` if it invalidated none. (`None`
+    /// on rxe, whose kernel sets a flag for it that means something else here.)
+    #[doc(alias = "ibv_wc_read_invalidated_rkey")]
+    InvalidatedRkey: Option<u32> = flag(Flags::IBV_WC_EX_WITH_IMM), read_imm_data, |raw, cq| {
+        (wc_flags(cq) & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0).then_some(raw)
+    };
+
+    /// `ibv_wc_read_wc_flags`: whether the 40 bytes before the payload of a datagram hold a [header](crate::Grh), of a UD receive.
+    #[doc(alias = "IBV_WC_GRH")]
+    HasGrh: bool = 0, read_wc_flags, |raw, cq| raw & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+
     /// `ibv_wc_read_qp_num`: the local queue pair's number, 24 bits.
     #[doc(alias = "ibv_wc_read_qp_num")]
     QueuePairNumber: u32 = flag(Flags::IBV_WC_EX_WITH_QP_NUM), read_qp_num, |raw, cq| raw;

@@ -122,6 +122,17 @@ impl Datagram<'_> {
     }
 }
 
+impl fmt::Display for Datagram<'_> {
+    /// Such as `24 bytes from queue pair 0x11`, with the sender's LID where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes from queue pair {:#x}", self.payload_len(), self.source_qp_num())?;
+        match self.source_lid() {
+            0 => Ok(()),
+            lid => write!(f, " at LID {lid:#x}"),
+        }
+    }
+}
+
 impl fmt::Debug for Datagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Datagram")

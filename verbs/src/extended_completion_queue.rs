@@ -209,6 +209,17 @@ impl<F: CompletionFields> ExtendedCompletion<F> {
     }
 }
 
+impl<F: CompletionFields> fmt::Display for ExtendedCompletion<F> {
+    /// Such as `request 7: success`, or `request 7: remote access error (vendor error 0x88)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}: {}", self.wr_id, self.status())?;
+        match &self.outcome {
+            Ok(_) => Ok(()),
+            Err(error) => write!(f, " (vendor error {:#x})", error.vendor_error),
+        }
+    }
+}
+
 impl<F: CompletionFields> fmt::Debug for ExtendedCompletion<F>
 where
     F::Tuple: fmt::Debug,

@@ -142,6 +142,34 @@ impl Grh {
     }
 }
 
+impl fmt::Display for GrhFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ipv6 => "IPv6",
+            Self::Ipv4 => "IPv4",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl fmt::Display for Grh {
+    /// Such as `IPv6, from fe80::1 to ff0e::2, hop limit 1, traffic class 0xab, flow label 0x12345`; of an IPv4 header only what it has, and
+    /// of no header that is known `unknown`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.format())?;
+        if let (Some(source), Some(destination)) = (self.source(), self.destination()) {
+            write!(f, ", from {source} to {destination}")?;
+        }
+        if let (Some(hop_limit), Some(traffic_class)) = (self.hop_limit(), self.traffic_class()) {
+            write!(f, ", hop limit {hop_limit}, traffic class {traffic_class:#x}")?;
+        }
+        match self.flow_label() {
+            Some(flow_label) => write!(f, ", flow label {flow_label:#x}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for Grh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Grh")
@@ -202,9 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn a_header_prints_what_it_has() {
+        let text = "IPv6, from fe80::1 to ff0e::2, hop limit 1, traffic class 0xab, flow label 0x12345";
+        assert_eq!(ipv6().to_string(), text);
+        let text = "IPv4, from ::ffff:192.0.2.1 to ::ffff:192.0.2.9, hop limit 63, traffic class 0x20";
+        assert_eq!(ipv4([0; 20]).to_string(), text);
+    }
+
+    #[test]
     fn what_is_no_header_has_no_fields() {
         let grh = Grh::from_bytes([0; Grh::LEN]);
         assert_eq!(grh.format(), GrhFormat::Unknown);
+        assert_eq!(grh.to_string(), "unknown");
         assert_eq!((grh.source(), grh.destination(), grh.flow_label()), (None, None, None));
         assert_eq!((grh.traffic_class(), grh.hop_limit(), grh.next_header()), (None, None, None));
     }

@@ -170,6 +170,14 @@ impl PortAttributes {
         self.link_layer() == LinkLayer::ETHERNET || self.attributes.flags & GRH_REQUIRED != 0
     }
 
+    /// Why packets of this port need a global route header.
+    pub(crate) fn why_grh(&self) -> &'static str {
+        match self.link_layer() {
+            LinkLayer::ETHERNET => "the link layer is Ethernet (RoCE)",
+            _ => "the port asks for global route headers (IBV_QPF_GRH_REQUIRED)",
+        }
+    }
+
     /// How many lanes the link has.
     pub fn active_width(&self) -> LinkWidth {
         LinkWidth::from_raw(self.attributes.active_width)

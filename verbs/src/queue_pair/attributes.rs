@@ -227,6 +227,50 @@ impl QueuePairAttributes {
     }
 }
 
+impl fmt::Display for AlternatePath {
+    /// Such as `port 2, LID 0x17, P_Key index 0, timeout 67.108864ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, pkey_index, ack_timeout } = self;
+        write!(f, "{address}, P_Key index {pkey_index}, timeout {ack_timeout}")
+    }
+}
+
+impl fmt::Display for QueuePairAttributes {
+    /// The state, and what the transport has; beyond INIT the peer of a connection and the path to it. Such as
+    /// `RTS (ready to send), port 1, P_Key index 0, access REMOTE_WRITE, peer 0x12 by way of port 1, LID 0x17, path MTU 1024`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.state())?;
+        if matches!(self.state(), QueuePairState::RESET) {
+            return Ok(());
+        }
+        write!(f, ", port {}, P_Key index {}", self.port(), self.pkey_index())?;
+        if let Some(qkey) = self.qkey() {
+            write!(f, ", Q_Key {qkey:#x}")?;
+        }
+        if let Some(access) = self.access() {
+            write!(f, ", access {access}")?;
+        }
+        if matches!(self.state(), QueuePairState::INIT) {
+            return Ok(());
+        }
+        if let (Some(peer), Some(address), Some(mtu)) = (self.dest_qp_num(), self.address(), self.path_mtu()) {
+            write!(f, ", peer {peer:#x} by way of {address}, path MTU {mtu}")?;
+        }
+        if let (Some(timeout), Some(retries), Some(rnr)) =
+            (self.ack_timeout(), self.retry_count(), self.rnr_retry_count())
+        {
+            write!(f, ", timeout {timeout}, {retries} retries, {rnr} RNR retries")?;
+        }
+        if let (Some(own), Some(peers)) = (self.max_rd_atomic(), self.max_dest_rd_atomic()) {
+            write!(f, ", {own} READs and atomics of its own, {peers} of the peer's")?;
+        }
+        match self.alternate_path() {
+            Some(path) => write!(f, ", alternate path {path}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for QueuePairAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueuePairAttributes")

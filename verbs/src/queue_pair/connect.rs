@@ -99,7 +99,10 @@ impl<T: Connected> QueuePair<T> {
 }
 
 /// Operations of peers that UC does not have.
-const UC_LACKS: AccessFlags = AccessFlags::REMOTE_READ.union(AccessFlags::REMOTE_ATOMIC);
+const UC_LACKS: AccessFlags = AccessFlags::REMOTE_READ
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::FLUSH_GLOBAL)
+    .union(AccessFlags::FLUSH_PERSISTENT);
 
 /// Whether there are acknowledgements, and with them RDMA READ and atomics.
 fn is_reliable<T: Connected>() -> bool {

@@ -5,6 +5,8 @@
 //! The queue pair is alive.
 #![allow(unsafe_code)]
 
+use std::fmt;
+
 use crate::ffi;
 use crate::ffi::ibv_wr_opcode as Opcode;
 use crate::queue_pair::QueuePair;
@@ -35,6 +37,16 @@ pub enum OrderedOperation {
     RdmaWrite,
     /// RDMA READs of this queue pair, whose data arrives here.
     RdmaRead,
+}
+
+impl fmt::Display for OrderedOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Send => "SEND",
+            Self::RdmaWrite => "RDMA WRITE",
+            Self::RdmaRead => "RDMA READ",
+        })
+    }
 }
 
 impl<T: Transport> QueuePair<T> {

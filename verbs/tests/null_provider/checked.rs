@@ -254,7 +254,11 @@ unsafe extern "C" fn poll_cq(cq: *mut ffi::ibv_cq, room: c_int, into: *mut ffi::
 
 /// Takes a completion off a queue, which frees the slots of what completed.
 pub(super) fn take_completion(state: &mut State, cq: usize) -> Option<ffi::ibv_wc> {
-    let waiting = state.queues.get_mut(&cq)?.waiting.pop_front()?;
+    let mut waiting = state.queues.get_mut(&cq)?.waiting.pop_front()?;
+    if let Some((flags, data)) = state.odd_flags.take() {
+        waiting.completion.wc_flags = flags;
+        waiting.completion.__bindgen_anon_1.invalidated_rkey = data;
+    }
     if let Some(slots) = state.pairs.get_mut(&waiting.qp) {
         let receive = waiting.completion.opcode.0 & ffi::ibv_wc_opcode::IBV_WC_RECV.0 != 0;
         let used = if receive { &mut slots.receives } else { &mut slots.sends };

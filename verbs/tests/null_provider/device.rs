@@ -265,6 +265,10 @@ unsafe extern "C" fn query_port(
     port.pkey_tbl_len = questions::PKEYS.len() as u16;
     port.max_msg_sz = 1 << 30;
     port.link_layer = ffi::IBV_LINK_LAYER_ETHERNET as u8;
+    if state.infiniband_with_grh {
+        port.link_layer = ffi::IBV_LINK_LAYER_INFINIBAND as u8;
+        port.flags = 1;
+    }
     port.phys_state = 5;
     port.active_width = 2;
     port.active_speed = 32;

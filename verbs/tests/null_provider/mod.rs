@@ -99,6 +99,16 @@ impl NullProvider {
         self.shared.lock().odd_completion = Some((status, opcode));
     }
 
+    /// The port is one of InfiniBand whose packets need a global route header.
+    pub(crate) fn be_infiniband_with_grh(&self) {
+        self.shared.lock().infiniband_with_grh = true;
+    }
+
+    /// The next completion that is polled has these flags, and these 32 bits of immediate data, or of a key.
+    pub(crate) fn complete_with_flags(&self, flags: u32, data: u32) {
+        self.shared.lock().odd_flags = Some((flags, data));
+    }
+
     /// The `comp_mask` and the `flags` that the last extended completion queue was made with.
     pub(crate) fn creation_flags(&self) -> (u32, u32) {
         self.shared.lock().creation_flags

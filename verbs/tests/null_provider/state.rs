@@ -149,6 +149,9 @@ pub(super) struct State {
     /// The mask and the flags that the last extended queue was made with.
     pub(super) creation_flags: (u32, u32),
     pub(super) fork_status: u32,
+    pub(super) infiniband_with_grh: bool,
+    /// The flags and the immediate data, or key, of the next completion.
+    pub(super) odd_flags: Option<(u32, u32)>,
     pub(super) lacks_builders: bool,
     pub(super) lacks_readers: bool,
     pub(super) queues: HashMap<usize, Queue>,

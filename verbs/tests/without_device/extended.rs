@@ -205,6 +205,29 @@ fn a_flush_is_handed_over_as_it_is() {
     bench.provider.assert_no_violation();
 }
 
+#[test]
+fn a_key_that_was_invalidated_and_a_header_are_told_where_their_flags_are_set() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<(InvalidatedRkey, ImmData, HasGrh)>(&provider);
+    let receive = |flags: u32, data: u32| {
+        qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+        provider.complete_with_flags(flags, data);
+        let completion = cq.poll().unwrap().unwrap();
+        assert_eq!(completion.to_string(), "request 1: success");
+        completion.success().unwrap()
+    };
+    let bit = |flag: ffi::ibv_wc_flags| flag.0;
+    let (inv, imm, grh) = (
+        bit(ffi::ibv_wc_flags::IBV_WC_WITH_INV),
+        bit(ffi::ibv_wc_flags::IBV_WC_WITH_IMM),
+        bit(ffi::ibv_wc_flags::IBV_WC_GRH),
+    );
+    // A key is in host byte order, and immediate data in that of the wire.
+    assert_eq!(receive(inv, 0x1234), (Some(0x1234), None, false));
+    assert_eq!(receive(imm | grh, 0x1234_u32.to_be()), (None, Some(0x1234), true));
+    assert_eq!(receive(0, 7), (None, None, false));
+}
+
 /// A queue with the fields, and a queue pair on it.
 fn extended_queue<F: CompletionFields>(provider: &NullProvider) -> (ExtendedCompletionQueue<F>, QueuePair<Rc>) {
     let context = provider.open();

@@ -51,11 +51,18 @@ fn each_attribute_of_a_reliable_connection_is_found_again() {
     assert_eq!((route.destination, route.source_gid_index), (remote.gid.unwrap(), 1));
     assert_eq!((route.hop_limit, route.traffic_class, route.flow_label), (9, 0x20, 0x1_2345));
     assert_eq!((found.alternate_path(), found.path_migration_state()), (None, Some(PathMigrationState::MIGRATED)));
+    let text = "RTS (ready to send), port 1, P_Key index 0, access REMOTE_READ, peer 0x123456 by way of port 1, \
+                to ::ffff:192.0.2.7 from GID index 1, hop limit 9, traffic class 0x20, flow label 0x12345, service level 3, path MTU 1024, timeout 8.388608ms, \
+                3 retries, 4 RNR retries, 5 READs and atomics of its own, 6 of the peer's";
+    assert_eq!(found.to_string(), text);
     let path = AlternatePath { address, pkey_index: 2, ack_timeout: options.ack_timeout };
     let change = Modification::in_place().alternate_path(&path).path_migration_state(PathMigrationState::REARM);
     qp.modify(&change).unwrap();
     let found = qp.query().unwrap();
     assert_eq!(found.alternate_path(), Some(path));
+    let text = found.to_string();
+    assert!(text.ends_with(&format!(", alternate path {path}")), "{text}");
+    assert!(path.to_string().ends_with(", service level 3, P_Key index 2, timeout 8.388608ms"), "{path}");
     assert_eq!(found.path_migration_state(), Some(PathMigrationState::REARM));
 }
 
@@ -166,10 +173,43 @@ fn values_beyond_the_limits_of_the_device_are_named() {
     address.global_route = None;
     let text = refusal(&bench, &rc, libc::EINVAL, rtr.address(&address).path_mtu(Mtu::MTU_256).max_dest_rd_atomic(1));
     assert!(text.ends_with("the link layer is Ethernet (RoCE), which needs GIDs"), "{text}");
+    bench.provider.be_infiniband_with_grh();
+    let text = refusal(&bench, &rc, libc::EINVAL, rtr.address(&address).path_mtu(Mtu::MTU_256).max_dest_rd_atomic(1));
+    let rule = "the port asks for global route headers (IBV_QPF_GRH_REQUIRED), which needs GIDs";
+    assert!(text.ends_with(rule), "{text}");
     let ud = build::<Ud>(&bench);
     let init = Modification::to(State::INIT).port(1).pkey_index(0).qkey(0x8000_0000);
     let text = refusal(&bench, &ud, libc::EPERM, init);
     assert!(text.ends_with("a Q_Key whose highest bit is set, as that of 0x80000000, needs CAP_NET_RAW"), "{text}");
+}
+
+#[test]
+fn a_missing_gid_is_told_with_why_the_port_needs_it() {
+    let bench = Bench::new();
+    let missing = |qp: &QueuePair<Rc>| {
+        let local = qp.local_endpoint(1, &GidFilter::default()).unwrap();
+        let (mut nowhere, mut without) = (local.endpoint, local);
+        (nowhere.gid, without.gid) = (None, None);
+        let text = |local, remote| qp.connect(local, remote, &ConnectOptions::default()).unwrap_err().to_string();
+        [text(&local, &nowhere), text(&without, &local.endpoint)]
+    };
+    let [remote, local] = missing(&build::<Rc>(&bench));
+    assert!(remote.ends_with("the link layer is Ethernet (RoCE), which needs the remote GID"), "{remote}");
+    assert!(local.ends_with("the link layer is Ethernet (RoCE), which needs the local GID"), "{local}");
+    bench.provider.be_infiniband_with_grh();
+    let [remote, local] = missing(&build::<Rc>(&bench));
+    let rule = "the port asks for global route headers (IBV_QPF_GRH_REQUIRED), which needs the";
+    assert!(remote.ends_with(&format!("{rule} remote GID")), "{remote}");
+    assert!(local.ends_with(&format!("{rule} local GID")), "{local}");
+}
+
+#[test]
+fn a_queue_pair_prints_what_it_has_been_told() {
+    let bench = Bench::new();
+    let ud = build::<Ud>(&bench);
+    assert_eq!(ud.query().unwrap().to_string(), "RESET");
+    ud.modify(&Modification::to(State::INIT).port(1).pkey_index(0).qkey(0x11)).unwrap();
+    assert_eq!(ud.query().unwrap().to_string(), "INIT, port 1, P_Key index 0, Q_Key 0x11");
 }
 
 #[test]

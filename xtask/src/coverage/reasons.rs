@@ -20,5 +20,4 @@ const REASONS: &[(&[&str], &str)] = &[
     (&["ibv_wr_abort"], "what does not fit is found before `ibv_wr_start`, so nothing has to be given up"),
     (&["ibv_wr_send_tso"], "segmentation offload, of raw packet queue pairs, which have no data path: raw only"),
     (&["ibv_wr_set_xrc_srqn"], "XRC has a thin owner, and no data path: raw only"),
-    (&["ibv_wc_read_invalidated_rkey"], "`Success::invalidated_rkey` of a plain completion has it"),
 ];

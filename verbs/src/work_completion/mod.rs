@@ -6,12 +6,16 @@
 //! the two members of its union are both integers of 32 bits.
 #![allow(unsafe_code)]
 
+mod success;
+
 use std::fmt;
 
 use crate::completion_error::CompletionError;
 use crate::ffi;
 use crate::ffi::{ibv_wc_opcode as C, ibv_wc_status as S};
 use crate::open_enum::open_enum;
+
+pub use success::Success;
 
 open_enum! {
     /// `enum ibv_wc_status`: how a work request ended.
@@ -238,79 +242,6 @@ impl fmt::Debug for WorkCompletion {
     }
 }
 
-/// The completion of a request that succeeded.
-#[derive(Clone, Copy)]
-pub struct Success<'a>(&'a ffi::ibv_wc);
-
-impl<'a> Success<'a> {
-    /// The identifier that the program gave the request.
-    #[inline]
-    pub fn wr_id(&self) -> u64 {
-        self.0.wr_id
-    }
-
-    /// What the request did.
-    #[inline]
-    pub fn opcode(&self) -> WorkCompletionOpcode {
-        WorkCompletionOpcode::from_raw(self.0.opcode.0)
-    }
-
-    /// The local queue pair's number, 24 bits.
-    #[inline]
-    pub fn qp_num(&self) -> u32 {
-        self.0.qp_num
-    }
-
-    /// How many bytes arrived: by a receive, an RDMA READ or an atomic operation. `None` for the others, for which the
-    /// specification leaves it undefined.
-    #[inline]
-    pub fn byte_len(&self) -> Option<u32> {
-        let opcode = self.opcode();
-        let defined = opcode.is_receive()
-            || matches!(
-                opcode,
-                WorkCompletionOpcode::RDMA_READ
-                    | WorkCompletionOpcode::COMPARE_AND_SWAP
-                    | WorkCompletionOpcode::FETCH_AND_ADD
-            );
-        defined.then_some(self.0.byte_len)
-    }
-
-    /// The immediate data that arrived with the message, in host byte order. `None` where the message had none, and for
-    /// what is not a receive.
-    #[inline]
-    pub fn imm_data(&self) -> Option<u32> {
-        let with_imm = self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
-        // SAFETY: both members of the union are integers of 32 bits, and libibverbs filled the structure in.
-        (with_imm && self.opcode().is_receive()).then(|| u32::from_be(unsafe { self.0.__bindgen_anon_1.imm_data }))
-    }
-
-    /// The key that the message invalidated (SEND with invalidate), for a receive. (`None` on rxe, whose kernel sets a flag for it that
-    /// means something else here.)
-    #[inline]
-    pub fn invalidated_rkey(&self) -> Option<u32> {
-        let with_inv = self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
-        // SAFETY: as in `imm_data`.
-        let rkey = unsafe { self.0.__bindgen_anon_1.invalidated_rkey };
-        (with_inv && self.opcode().is_receive()).then_some(rkey)
-    }
-
-    pub(crate) fn as_raw(&self) -> &'a ffi::ibv_wc {
-        self.0
-    }
-}
-
-impl fmt::Debug for Success<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Success")
-            .field("wr_id", &self.wr_id())
-            .field("opcode", &self.opcode())
-            .field("byte_len", &self.byte_len())
-            .field("imm_data", &self.imm_data())
-            .finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,6 +296,21 @@ mod tests {
         let odd = completion(|wc| wc.opcode = ffi::ibv_wc_opcode(0x77));
         assert_eq!(format!("{:?}", odd.success().unwrap().opcode()), "WorkCompletionOpcode(119)");
         assert_eq!(odd.success().unwrap().byte_len(), None);
+    }
+
+    #[test]
+    fn a_success_prints_what_is_defined() {
+        let text = |opcode: C, flags: ffi::ibv_wc_flags| {
+            let completion = completion(|wc| {
+                (wc.wr_id, wc.opcode, wc.byte_len, wc.wc_flags) = (7, opcode, 64, flags.0);
+                wc.__bindgen_anon_1.imm_data = 0x15_u32.to_be();
+            });
+            completion.success().unwrap().to_string()
+        };
+        let (imm, none) = (ffi::ibv_wc_flags::IBV_WC_WITH_IMM, ffi::ibv_wc_flags(0));
+        assert_eq!(text(C::IBV_WC_RECV, imm), "request 7: receive, 64 bytes, immediate 0x15");
+        assert_eq!(text(C::IBV_WC_RECV, none), "request 7: receive, 64 bytes");
+        assert_eq!(text(C::IBV_WC_SEND, none), "request 7: SEND");
     }
 
     #[test]
