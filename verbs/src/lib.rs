@@ -140,9 +140,10 @@
 //!
 //! # The way down
 //!
-//! What this crate does not wrap is in [`ffi`], and every object shows its pointer by `as_raw`. What C made is taken over by `from_raw`;
-//! what another library made and will destroy itself, as `librdmacm` does, is held by `lent`: [`Context::lent`],
-//! [`ProtectionDomain::lent`], [`CompletionQueue::lent`], [`SharedReceiveQueue::lent`], [`QueuePair::lent`].
+//! What this crate does not wrap is in [`ffi`], and every object shows its pointer by `as_raw`. What C made, of any kind, is taken over by
+//! `from_raw`; what another library made and will destroy itself, as `librdmacm` does, is held by `lent`: [`Context::lent`],
+//! [`ProtectionDomain::lent`], [`CompletionQueue::lent`], [`SharedReceiveQueue::lent`], [`QueuePair::lent`]. What another process has
+//! open is imported: [`Context::import`].
 //!
 //! # Features
 //!

@@ -83,14 +83,14 @@ impl Extended {
             && has(Ops::IBV_QP_EX_WITH_LOCAL_INV, table.wr_local_inv.is_some())
             && (!T::DATAGRAM || table.wr_set_ud_addr.is_some())
             && has(Ops::IBV_QP_EX_WITH_BIND_MW, table.wr_bind_mw.is_some())
-            && has(Ops::IBV_QP_EX_WITH_ATOMIC_WRITE, table.wr_atomic_write.is_some())
             && table.wr_set_sge.is_some()
             && table.wr_set_sge_list.is_some()
             && table.wr_set_inline_data.is_some()
             && table.wr_set_inline_data_list.is_some()
             && table.wr_start.is_some()
             && table.wr_complete.is_some();
-        // A library that is older than the header has no such entry: it is looked at only if the operation was asked for.
+        // A library that is older than the header has no such entries: they are looked at only if the operation was asked for.
+        let complete = complete && (asked & optional::ATOMIC_WRITE == 0 || table.wr_atomic_write.is_some());
         #[cfg(rdma_core_45)]
         let complete = complete && (asked & optional::FLUSH == 0 || table.wr_flush.is_some());
         complete.then(|| Self { qp, optional, lists: !device.is_rxe() })
