@@ -42,6 +42,10 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         const DATAGRAM: bool = false;
 
+        /// Whether it may be an atomic operation.
+        #[doc(hidden)]
+        const ATOMIC: bool = false;
+
         #[doc(hidden)]
         fn as_wr(&self) -> *mut W;
     }
@@ -60,6 +64,10 @@ pub(crate) mod sealed {
         /// Whether each names its destination.
         #[doc(hidden)]
         const DATAGRAM: bool = false;
+
+        /// Whether one may be an atomic operation.
+        #[doc(hidden)]
+        const ATOMIC: bool = false;
 
         #[doc(hidden)]
         fn length(&self) -> usize;
@@ -81,6 +89,7 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for [R] {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
+        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {
@@ -97,6 +106,7 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>, const N: usize> Requests<W, T> for [R; N] {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
+        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {
@@ -113,6 +123,7 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for Vec<R> {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
+        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {

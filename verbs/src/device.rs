@@ -9,6 +9,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -135,11 +137,19 @@ impl DeviceList {
     ///
     /// [`Error::NoDevice`], which says what there is instead and how to get a device.
     pub fn find(&self, name: Option<&str>) -> Result<Device> {
-        self.iter().find(|device| name.is_none_or(|name| device.name() == name)).ok_or_else(|| Error::NoDevice {
+        self.iter().find(|device| name.is_none_or(|name| device.name() == name)).ok_or_else(|| self.lacks(name))
+    }
+
+    #[cold]
+    fn lacks(&self, name: Option<&str>) -> Error {
+        let kernel_devices = kernel_devices();
+        let there_is = name.filter(|name| kernel_devices.iter().any(|device| device == name));
+        Error::NoDevice {
             wanted: name.map(str::to_owned),
             available: self.iter().map(|device| device.name().to_owned()).collect(),
-            kernel_devices: kernel_devices(),
-        })
+            missing_nodes: missing_nodes(there_is).into(),
+            kernel_devices: kernel_devices.into(),
+        }
     }
 }
 
@@ -156,6 +166,23 @@ fn kernel_devices() -> Vec<String> {
     names.sort();
     names
 }
+
+/// The nodes that are not there of the kernel's devices, or of the one of this name.
+fn missing_nodes(name: Option<&str>) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/sys/class/infiniband_verbs").into_iter().flatten().flatten();
+    // Beside the devices lies the version of the interface, which has no name.
+    let is_wanted = |device: &Path| {
+        std::fs::read_to_string(device.join("ibdev")).is_ok_and(|found| name.is_none_or(|name| found.trim() == name))
+    };
+    let devices = entries.filter(|entry| is_wanted(&entry.path()));
+    let mut nodes: Vec<PathBuf> = devices.map(|entry| Path::new(NODES).join(entry.file_name())).collect();
+    nodes.retain(|node| !node.exists());
+    nodes.sort();
+    nodes
+}
+
+/// Where the nodes are.
+const NODES: &str = "/dev/infiniband";
 
 /// `struct ibv_device`: a device that can be opened. It stays valid without its list.
 #[derive(Clone)]
@@ -184,7 +211,7 @@ impl Device {
 
     /// The character device that [`open`](Self::open) uses, such as `/dev/infiniband/uverbs0`.
     pub fn node(&self) -> PathBuf {
-        Path::new("/dev/infiniband").join(text(&self.raw().dev_name))
+        Path::new(NODES).join(text(&self.raw().dev_name))
     }
 
     /// What kind of node the device is.
@@ -227,6 +254,7 @@ impl Device {
         // SAFETY: the device is alive.
         let context = null_and_errno(unsafe { ffi::ibv_open_device(self.device.as_ptr()) }).map_err(|errno| {
             let node = self.node();
+            let errno = reason_of_node(&node).unwrap_or(errno);
             let remedy = match errno.0 {
                 libc::EACCES | libc::EPERM => "this user may not open the node: see its permissions",
                 libc::ENOENT | libc::ENXIO | libc::ENODEV => {
@@ -271,6 +299,13 @@ impl fmt::Debug for Device {
             .field("guid", &self.guid())
             .finish()
     }
+}
+
+/// Why this user cannot open a node. Libibverbs looks for the device elsewhere then, and tells what it did not find there.
+#[cold]
+fn reason_of_node(node: &Path) -> Option<Errno> {
+    let error = File::options().read(true).write(true).open(node).err()?;
+    matches!(error.kind(), io::ErrorKind::PermissionDenied).then(|| error.raw_os_error().map(Errno)).flatten()
 }
 
 /// The text in an array of C, up to its NUL. Names of devices are ASCII; another byte ends the text.

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::path::PathBuf;
 
 use crate::completion_error::CompletionError;
 use crate::poll_error::PollError;
@@ -26,14 +27,16 @@ pub enum Error {
     },
 
     /// No device, or none of the name asked for.
-    #[error("{}", no_device(wanted.as_deref(), available, kernel_devices))]
+    #[error("{}", no_device(wanted.as_deref(), available, kernel_devices, missing_nodes))]
     NoDevice {
         /// The name that was asked for; `None`: any would have done.
         wanted: Option<String>,
         /// The names of the devices that there are.
-        available: Vec<String>,
-        /// Devices that the kernel has and for which libibverbs found no provider library.
-        kernel_devices: Vec<String>,
+        available: Box<[String]>,
+        /// The names of the devices that the kernel has. Those that are not available have no provider library, or no node.
+        kernel_devices: Box<[String]>,
+        /// Nodes of those devices that are not there, such as `/dev/infiniband/uverbs0`: libibverbs does not list their devices.
+        missing_nodes: Box<[PathBuf]>,
     },
 
     /// The device or its provider does not have what was asked for.
@@ -150,25 +153,33 @@ pub(crate) fn describe(errno: c_int) -> String {
     }
 }
 
-fn no_device(wanted: Option<&str>, available: &[String], kernel_devices: &[String]) -> String {
-    let what = match wanted {
+fn no_device(wanted: Option<&str>, available: &[String], kernel: &[String], missing_nodes: &[PathBuf]) -> String {
+    let mut text = match wanted {
         Some(name) => format!("no RDMA device named {name:?}"),
         None => "no RDMA device".to_owned(),
     };
     if !available.is_empty() {
-        format!("{what}; there is {}", available.join(", "))
-    } else if !kernel_devices.is_empty() {
-        format!(
-            "{what}: the kernel has {}, but no provider library took it; \
-             install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, SUSE) or rdma-core (Arch)",
-            kernel_devices.join(", ")
-        )
-    } else {
-        format!(
-            "{what}; for one in software, as root: modprobe rdma_rxe, \
-             then rdma link add rxe0 type rxe netdev NETDEV (NETDEV: a network interface, see ip link)"
-        )
+        text += &format!("; there is {}", available.join(", "));
     }
+    let is_asked_for = |name: &str| available.is_empty() || wanted == Some(name);
+    let hidden = kernel.iter().filter(|name| !available.contains(name) && is_asked_for(name));
+    let hidden: Vec<&str> = hidden.map(String::as_str).collect();
+    if !hidden.is_empty() {
+        let sign = if available.is_empty() { ':' } else { ';' };
+        let reason = if missing_nodes.is_empty() {
+            "no provider library took it; \
+             install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, SUSE) or rdma-core (Arch)"
+                .to_owned()
+        } else {
+            let nodes: Vec<String> = missing_nodes.iter().map(|node| node.display().to_string()).collect();
+            format!("{} is not there: load ib_uverbs, or pass /dev/infiniband into the container", nodes.join(", "))
+        };
+        text += &format!("{sign} the kernel has {}, but {reason}", hidden.join(", "));
+    } else if available.is_empty() {
+        text += "; for one in software, as root: modprobe rdma_rxe, \
+                 then rdma link add rxe0 type rxe netdev NETDEV (NETDEV: a network interface, see ip link)";
+    }
+    text
 }
 
 #[cfg(test)]
@@ -189,16 +200,35 @@ mod tests {
 
     #[test]
     fn the_advice_for_a_missing_device_fits_the_cause() {
-        let message = |available: &[&str], kernel_devices: &[&str]| {
+        let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let message = |wanted: &str, available: &[&str], kernel_devices: &[&str], missing_nodes: &[&str]| {
             Error::NoDevice {
-                wanted: Some("mlx5_0".into()),
-                available: available.iter().map(|name| name.to_string()).collect(),
-                kernel_devices: kernel_devices.iter().map(|name| name.to_string()).collect(),
+                wanted: Some(wanted.into()),
+                available: strings(available).into(),
+                kernel_devices: strings(kernel_devices).into(),
+                missing_nodes: missing_nodes.iter().map(PathBuf::from).collect(),
             }
             .to_string()
         };
-        assert_eq!(message(&["rxe0", "rxe1"], &[]), "no RDMA device named \"mlx5_0\"; there is rxe0, rxe1");
-        assert!(message(&[], &["rxe0"]).contains("ibverbs-providers"));
-        assert!(message(&[], &[]).contains("rdma link add"));
+        let text = message("mlx5_0", &["rxe0", "rxe1"], &["rxe0", "rxe1"], &[]);
+        assert_eq!(text, "no RDMA device named \"mlx5_0\"; there is rxe0, rxe1");
+        let text = message("mlx5_0", &[], &["rxe0"], &[]);
+        assert!(
+            text.starts_with("no RDMA device named \"mlx5_0\": the kernel has rxe0, but no provider library"),
+            "{text}"
+        );
+        assert!(text.contains("ibverbs-providers"), "{text}");
+        assert!(message("mlx5_0", &[], &[], &[]).contains("; for one in software, as root: "));
+        // A container that was given no nodes, or not all of them.
+        let node = "/dev/infiniband/uverbs1";
+        let text = message("rxe1", &["rxe0"], &["rxe0", "rxe1"], &[node]);
+        let advice = "load ib_uverbs, or pass /dev/infiniband into the container";
+        let start = "no RDMA device named \"rxe1\"; there is rxe0; the kernel has rxe1, but";
+        assert_eq!(text, format!("{start} {node} is not there: {advice}"));
+        let text = message("rxe1", &[], &["rxe1"], &[node]);
+        assert_eq!(
+            text,
+            format!("no RDMA device named \"rxe1\": the kernel has rxe1, but {node} is not there: {advice}")
+        );
     }
 }

@@ -162,6 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn gids_and_guids_are_read_from_any_place_of_a_packet_in_the_order_of_the_wire() {
+        let gid: Gid = "fe80::5054:ff:fe12:3456".parse().unwrap();
+        for offset in 0..16 {
+            let mut packet = [0xee; 48];
+            packet[offset..offset + 16].copy_from_slice(&gid.to_bytes());
+            let found = Gid::from_bytes(packet[offset..offset + 16].try_into().unwrap());
+            assert_eq!((found, found.interface_id()), (gid, 0x5054_00ff_fe12_3456));
+            let guid = Guid::from_be(u64::from_ne_bytes(packet[offset + 8..offset + 16].try_into().unwrap()));
+            assert_eq!((guid.to_u64(), guid.to_string()), (gid.interface_id(), "5054:00ff:fe12:3456".to_owned()));
+        }
+        // Values and not references: there is nothing to align.
+        assert_eq!((align_of::<Gid>(), size_of::<Gid>(), size_of::<Guid>()), (1, 16, 8));
+    }
+
+    #[test]
     fn a_guid_prints_as_ibv_devinfo_prints_it() {
         let guid = Guid::from_be(0x5054_00ff_fe12_3456_u64.to_be());
         assert_eq!(guid.to_string(), "5054:00ff:fe12:3456");

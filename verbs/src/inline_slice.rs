@@ -30,6 +30,15 @@ use crate::ffi;
 /// qp.post_send(&request)?;
 /// # Ok(()) }
 /// ```
+///
+/// Nor is there anything to read into:
+///
+/// ```compile_fail,E0308
+/// # use verbs::{InlineSlice, RemoteSlice, SendRequest};
+/// # fn example(remote: RemoteSlice) {
+/// let request = SendRequest::rdma_read(1, &[InlineSlice::new(&[0; 8])], remote);
+/// # }
+/// ```
 #[doc(alias = "IBV_SEND_INLINE")]
 #[derive(Clone, Copy)]
 #[repr(transparent)]

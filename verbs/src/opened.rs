@@ -71,7 +71,8 @@ impl Opened {
             // SAFETY: the device is alive as long as the context, and its name ends with NUL.
             wanted: Some(unsafe { CStr::from_ptr((*device).name.as_ptr()) }.to_string_lossy().into_owned()),
             available: list.iter().map(|device| device.name().to_owned()).collect(),
-            kernel_devices: Vec::new(),
+            kernel_devices: Box::default(),
+            missing_nodes: Box::default(),
         })
     }
 }

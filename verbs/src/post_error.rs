@@ -30,6 +30,8 @@ pub(crate) enum Reason {
     SharedReceiveQueue,
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
+    /// It is an atomic operation on something else than a word; it was not posted.
+    Atomic { length: u64, address: u64 },
     /// It is a datagram that does not fit into a packet; it was not posted.
     Datagram { length: u64, limit: u32 },
     /// It is a receive of UD without room for a header; it was not posted.
@@ -106,6 +108,10 @@ impl PostError {
             (Reason::InlineData { length, limit }, _) => format!(
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
+            ),
+            (Reason::Atomic { length, address }, _) => format!(
+                "the next one is an atomic operation with {length} bytes for the result, on the peer's address {address:#x}: it has 8 \
+                 bytes, and the address is a multiple of 8",
             ),
             (Reason::Datagram { length, limit }, _) => format!(
                 "the next one is a datagram of {length} bytes, which would get lost: the port's active MTU is {limit}",

@@ -238,6 +238,7 @@ pub(crate) fn no_slice(index: usize, count: usize) -> Error {
 unsafe impl<const N: usize, T: Transport> Request<ffi::ibv_send_wr, T> for PreparedSend<N, T> {
     const INLINE: bool = false;
     const DATAGRAM: bool = T::DATAGRAM;
+    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {

@@ -56,8 +56,8 @@ pub struct BatchedSends<'a, T: Transport = Rc> {
     last: *mut ffi::ibv_send_wr,
     next_slice: *mut ffi::ibv_sge,
     end_slice: *mut ffi::ibv_sge,
-    /// Whether any request has inline data.
-    inline: bool,
+    /// Whether any request has inline data, or is an atomic operation: those are looked at.
+    checked: bool,
     regions: PhantomData<(SendRequest<'a, T>, LocalSlice<'a>)>,
 }
 
@@ -85,7 +85,7 @@ impl<T: Transport> SendBatch<T> {
             // SAFETY: as above.
             end_slice: unsafe { slices.add(self.slices.capacity()) },
             batch: self,
-            inline: false,
+            checked: false,
             regions: PhantomData,
         }
     }
@@ -101,7 +101,8 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
         // SAFETY: there is room for a request, and if there is none for the one after it, it will be linked anew. The request is used for
         // `'a` only: the batch is ours for that long, and is emptied before it is used again.
         unsafe {
-            self.inline |= ffi::ibv_send_wr::is_inline(request.as_raw());
+            self.checked |= ffi::ibv_send_wr::is_inline(request.as_raw())
+                || T::ATOMIC && ffi::ibv_send_wr::is_atomic(request.as_raw());
             self.next.cast::<SendRequest<'a, T>>().write(request);
             let after = self.next.add(1);
             (&raw mut (*self.next).next).write(after);
@@ -196,6 +197,7 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
 // SAFETY: the requests are valid for the transport.
 unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> {
     const DATAGRAM: bool = T::DATAGRAM;
+    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn length(&self) -> usize {
@@ -211,7 +213,7 @@ unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> 
 
     #[inline]
     fn link(&mut self, limits: Limits) -> Linked<ffi::ibv_send_wr> {
-        if self.inline || T::DATAGRAM {
+        if self.checked || T::DATAGRAM {
             return link_each(self, limits);
         }
         let count = self.len();

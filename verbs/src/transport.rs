@@ -12,6 +12,9 @@ pub(crate) mod sealed {
 
         /// Whether each request names its destination, and a message is one packet.
         const DATAGRAM: bool;
+
+        /// Whether it has atomics.
+        const ATOMIC: bool;
     }
 }
 
@@ -62,6 +65,7 @@ pub enum Rc {}
 impl sealed::Sealed for Rc {
     type Destination = ();
     const DATAGRAM: bool = false;
+    const ATOMIC: bool = true;
 }
 
 impl Transport for Rc {
@@ -141,6 +145,7 @@ pub enum Uc {}
 impl sealed::Sealed for Uc {
     type Destination = ();
     const DATAGRAM: bool = false;
+    const ATOMIC: bool = false;
 }
 
 impl Transport for Uc {
@@ -233,6 +238,7 @@ pub enum Ud {}
 impl sealed::Sealed for Ud {
     type Destination = AddressHandle;
     const DATAGRAM: bool = true;
+    const ATOMIC: bool = false;
 }
 
 impl Transport for Ud {

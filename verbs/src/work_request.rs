@@ -11,6 +11,7 @@ use std::ptr;
 use crate::address_handle::AddressHandle;
 use crate::chain::sealed::Requests;
 use crate::ffi;
+use crate::ffi::ibv_wr_opcode as Opcode;
 use crate::post_error::{PostError, Reason};
 use crate::queue_pair::QueuePairCapabilities;
 
@@ -83,6 +84,21 @@ pub trait WorkRequest: Sized {
         }
     }
 
+    /// Whether the request is an atomic operation.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request.
+    unsafe fn is_atomic(this: *const Self) -> bool;
+
+    /// Whether the request is an atomic operation on something else than a word: 8 bytes at an address that is a multiple of 8. Providers
+    /// are not relied on: some take a longer list and leave its rest as it was, and some leave the address to the peer.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a request with its list.
+    unsafe fn is_malformed_atomic(this: *const Self) -> bool;
+
     /// Whether the request is a datagram that its queue can send: one packet, whose address handle is of the queue's domain.
     ///
     /// # Safety
@@ -140,6 +156,18 @@ impl WorkRequest for ffi::ibv_send_wr {
     }
 
     #[inline]
+    unsafe fn is_atomic(this: *const Self) -> bool {
+        // SAFETY: a request has its operation.
+        unsafe { matches!((*this).opcode, Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD) }
+    }
+
+    #[inline]
+    unsafe fn is_malformed_atomic(this: *const Self) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { Self::is_atomic(this) && !names_a_word(this) }
+    }
+
+    #[inline]
     unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool {
         // Most have one entry, whose length need not be added up.
         // SAFETY: as the caller says.
@@ -164,6 +192,15 @@ unsafe fn is_sendable_datagram(this: *const ffi::ibv_send_wr, limits: Limits) ->
     }
 }
 
+/// # Safety
+///
+/// `this` is an atomic operation with its list.
+#[inline(never)]
+unsafe fn names_a_word(this: *const ffi::ibv_send_wr) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { WorkRequest::length(this) == 8 && (*this).wr.atomic.remote_addr % 8 == 0 }
+}
+
 impl WorkRequest for ffi::ibv_recv_wr {
     const VERB: &'static str = "ibv_post_recv";
 
@@ -185,6 +222,14 @@ impl WorkRequest for ffi::ibv_recv_wr {
 
     #[inline]
     unsafe fn is_inline(_this: *const Self) -> bool {
+        false
+    }
+
+    unsafe fn is_atomic(_this: *const Self) -> bool {
+        false
+    }
+
+    unsafe fn is_malformed_atomic(_this: *const Self) -> bool {
         false
     }
 
@@ -254,6 +299,7 @@ pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &m
     // SAFETY: the caller passes requests of the chain; those that are datagrams name what is alive.
     let is_refused = |request: *const W| unsafe {
         C::INLINE && W::is_too_long(request, limits.max_inline_data)
+            || C::ATOMIC && W::is_malformed_atomic(request)
             || C::DATAGRAM && !W::is_sendable_datagram(request, limits)
     };
     let length = chain.length();

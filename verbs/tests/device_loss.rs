@@ -2,36 +2,12 @@
 
 mod harness;
 
-use std::process::Command;
 use std::time::Duration;
 
 use verbs::*;
 
+use harness::link::Disturbance;
 use harness::*;
-
-/// The first device's side of the wire loses every fifth packet, as long as this lives.
-struct Loss {
-    netdev: String,
-}
-
-impl Loss {
-    fn new() -> Self {
-        let netdev = setting("RDMA_TEST_NETDEV");
-        tc(&["qdisc", "add", "dev", &netdev, "root", "netem", "loss", "20%"]);
-        Self { netdev }
-    }
-}
-
-impl Drop for Loss {
-    fn drop(&mut self) {
-        tc(&["qdisc", "del", "dev", &self.netdev, "root"]);
-    }
-}
-
-fn tc(arguments: &[&str]) {
-    let output = Command::new("tc").args(arguments).output().expect("tc, of the package iproute2");
-    assert!(output.status.success(), "tc {arguments:?}: {output:?}");
-}
 
 const MESSAGES: usize = 100;
 
@@ -80,7 +56,7 @@ fn a_message_of_uc_arrives_whole_or_not_at_all() {
         let slices = [target.slice(number * LENGTH..(number + 1) * LENGTH).unwrap()];
         b.qp.post_receive(&ReceiveRequest::new(number as u64, &slices)).unwrap();
     }
-    let loss = Loss::new();
+    let loss = Disturbance::of([setting("RDMA_TEST_NETDEV")], "loss 20%");
     for number in 0..MESSAGES {
         source.write_at(0, &message(number, LENGTH)).unwrap();
         let slices = [source.slice(..).unwrap()];
@@ -113,7 +89,7 @@ fn a_datagram_that_is_lost_is_missed_by_nobody() {
     let target = b.region(MESSAGES * SLOT, RW);
     let mut receives = ReceiveSlots::new(target.hold(..).unwrap(), SLOT, 0).unwrap();
     assert_eq!(receives.refill(&b.qp).unwrap(), MESSAGES);
-    let loss = Loss::new();
+    let loss = Disturbance::of([setting("RDMA_TEST_NETDEV")], "loss 20%");
     for number in 0..MESSAGES {
         source.write_at(0, &message(number, LENGTH)).unwrap();
         let slices = [source.slice(..).unwrap()];

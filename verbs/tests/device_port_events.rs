@@ -1,65 +1,14 @@
-//! Asynchronous events of ports, on a device of `rdma_rxe` that is made for these tests, since they take its link down. To make it
-//! takes root's rights, as they are in the virtual machine.
+//! Asynchronous events of ports, on a device of `rdma_rxe` that is made for these tests, since they take its link down.
 
 mod harness;
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::Command;
 use std::time::Instant;
 
 use verbs::*;
 
+use harness::link::Link;
 use harness::*;
-
-/// An rxe device of its own on a virtual link; gone when it is dropped.
-struct Link {
-    name: &'static str,
-}
-
-impl Link {
-    /// The names of device and interfaces begin with `name`.
-    fn new(name: &'static str) -> Self {
-        let (near, far) = (format!("{name}a"), format!("{name}b"));
-        run(&format!("ip link add {near} type veth peer name {far}"));
-        let link = Self { name };
-        run(&format!("ip link set {near} up"));
-        run(&format!("ip link set {far} up"));
-        run(&format!("rdma link add {name} type rxe netdev {near}"));
-        link
-    }
-
-    fn open(&self) -> Context {
-        // The device's node comes a moment after the device.
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            match devices().unwrap().find(Some(self.name)).and_then(|device| device.open()) {
-                Ok(context) => return context,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-        }
-    }
-
-    /// Does something to the interface.
-    fn interface(&self, what: &str) {
-        run(&what.replace("DEV", &format!("{}a", self.name)));
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for command in [format!("rdma link delete {}", self.name), format!("ip link delete {}a", self.name)] {
-            let mut words = command.split(' ');
-            let _ = Command::new(words.next().unwrap()).args(words).status();
-        }
-    }
-}
-
-/// Runs a command, which has to succeed.
-fn run(command: &str) {
-    let mut words = command.split(' ');
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// The next event of a type; others before it are passed over.
 fn event(context: &Context, event_type: AsyncEventType) -> AsyncEvent {

@@ -81,6 +81,28 @@ pub use reregister::{ReregisterError, Reregistration};
 /// region.write_at(0, b"changed")?;
 /// # Ok(()) }
 /// ```
+///
+/// The buffer cannot be made larger or taken away under the device:
+///
+/// ```compile_fail,E0599
+/// # fn example(mut region: verbs::MemoryRegion<Vec<u8>>) {
+/// region.push(1);
+/// # }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # fn example(mut region: verbs::MemoryRegion<Vec<u8>>) {
+/// let buffer = std::mem::take(&mut region);
+/// # }
+/// ```
+///
+/// And what a peer could give values that the program's types do not have cannot be registered:
+///
+/// ```compile_fail,E0277
+/// # fn example(pd: verbs::ProtectionDomain) -> verbs::Result<()> {
+/// let region = pd.register(vec![Some(true); 64], verbs::AccessFlags::LOCAL_WRITE)?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "ibv_mr")]
 pub struct MemoryRegion<M: Memory> {
     // What a scatter/gather entry is made of, copied from `inner`: found here, it stays in registers from one post to the next. A

@@ -34,6 +34,7 @@ pub struct ConnectOptions {
     /// RC: how often to send again when no acknowledgement came, 0 to 7. Default: 7. (On rxe, 7 means without end.)
     pub retry_count: u8,
     /// RC: how often to send again to a peer that has no receive posted, 0 to 7; 7 means without end. Default: 7.
+    /// (rxe of Linux 6.1 may count such a wait against [`retry_count`](Self::retry_count) too.)
     pub rnr_retry_count: u8,
     /// RC: how long the peer has to wait before it sends again to us, when we have no receive posted. Default: code 12, 0.64 ms.
     pub min_rnr_timer: RnrTimer,
@@ -96,5 +97,20 @@ impl ConnectOptions {
             Some(mtu) => Ok(mtu),
             None => Ok(smallest),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_default_a_peer_that_is_late_is_waited_for_and_one_that_is_gone_is_noticed() {
+        let options = ConnectOptions::default();
+        assert_eq!((options.retry_count, options.rnr_retry_count), (7, 7));
+        assert_ne!(options.ack_timeout, AckTimeout::INFINITE);
+        // Code 0 is the longest time, and not none.
+        assert_ne!(options.min_rnr_timer.code(), 0);
+        options.check().unwrap();
     }
 }

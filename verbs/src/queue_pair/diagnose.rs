@@ -2,7 +2,6 @@
 
 use crate::address_handle_attributes::AddressHandleAttributes;
 use crate::ffi::ibv_qp_attr_mask as M;
-use crate::port::Mtu;
 use crate::queue_pair::transition::{self, Transition, names};
 use crate::queue_pair::{QueuePair, QueuePairModification};
 use crate::returns::Errno;
@@ -70,10 +69,6 @@ impl<T: Transport> QueuePair<T> {
         }
         if has_address {
             found.extend(address.find_faults(context));
-        }
-        let mtu = Mtu::from_raw(attributes.path_mtu.0);
-        if modification.has(M::IBV_QP_PATH_MTU) && mtu > port.active_mtu() {
-            found.push(format!("path_mtu is {mtu}, and the port's active MTU is {}", port.active_mtu()));
         }
     }
 

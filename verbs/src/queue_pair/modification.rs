@@ -263,6 +263,10 @@ impl QueuePairModification {
                 return Err(Error::invalid(VERB, argument, value, "it is 0 to 7"));
             }
         }
+        let mtu = Mtu::from_raw(attributes.path_mtu.0);
+        if self.has(M::IBV_QP_PATH_MTU) && mtu.bytes().is_none() {
+            return Err(Error::invalid(VERB, "path_mtu", mtu, "an MTU is 256, 512, 1024, 2048 or 4096 bytes"));
+        }
         for (bit, address) in [(M::IBV_QP_AV, &attributes.ah_attr), (M::IBV_QP_ALT_PATH, &attributes.alt_ah_attr)] {
             if self.has(bit) {
                 AddressHandleAttributes::from_raw(address).check(VERB)?;

@@ -7,9 +7,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::ibv_qp_attr_mask as M;
+use crate::port::Mtu;
 use crate::queue_pair::{QueuePair, QueuePairModification, QueuePairState};
 use crate::returns::zero_or_errno;
 use crate::transport::Transport;
@@ -23,7 +24,8 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a value does not fit its field.
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a value does not fit its field, or the path MTU is above the port's
+    ///   active one.
     /// * `EINVAL`: there is no such transition, an attribute is missing or does not belong to it, or a value is beyond the device's
     ///   limit. The kernel says only `EINVAL`; the message says what was found to be wrong.
     /// * `EPERM`: the Q_Key is a privileged one.
@@ -36,6 +38,7 @@ impl<T: Transport> QueuePair<T> {
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, modification: &QueuePairModification) -> Result<()> {
         modification.check()?;
+        self.check_path_mtu(modification)?;
         let mut attributes = *modification.attributes();
         // SAFETY: the queue pair is alive and `attributes` outlives the call.
         let code = unsafe { ffi::ibv_modify_qp(self.as_raw(), &mut attributes, modification.mask() as i32) };
@@ -50,6 +53,22 @@ impl<T: Transport> QueuePair<T> {
             self.remember_port(attributes.port_num);
         }
         Ok(())
+    }
+
+    /// Not every device looks at the path MTU. With one that is above the port's, each message that is longer would get lost.
+    fn check_path_mtu(&self, modification: &QueuePairModification) -> Result<()> {
+        if !modification.has(M::IBV_QP_PATH_MTU) || !modification.has(M::IBV_QP_AV) {
+            return Ok(());
+        }
+        let attributes = modification.attributes();
+        let mtu = Mtu::from_raw(attributes.path_mtu.0);
+        // What is wrong with the port is found out after the call.
+        match self.protection_domain().context().port(attributes.ah_attr.port_num) {
+            Ok(port) if mtu > port.active_mtu() => {
+                Err(Error::invalid(VERB, "path_mtu", mtu, format!("the port's active MTU is {}", port.active_mtu())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// UD: how many bytes a message through this port has at most.

@@ -33,7 +33,8 @@ impl<T: Transport> QueuePair<T> {
     /// * `ENOMEM`: the queue is full.
     /// * `EINVAL`: the request has too many scatter/gather entries or too much inline data, or the queue pair's state takes
     ///   none. Some providers then keep the request and do not say so: [`PostError::accepted`] is `None`. A datagram also has to
-    ///   fit into a packet, and its address handle to be of the queue pair's domain.
+    ///   fit into a packet, and its address handle to be of the queue pair's domain; an atomic operation is one of 8 bytes, at an address
+    ///   of the peer's that is a multiple of 8.
     ///
     /// # References
     ///
@@ -153,6 +154,10 @@ impl<T: Transport> QueuePair<T> {
         if T::DATAGRAM && !unsafe { WorkRequest::is_sendable_datagram(wr, self.limits()) } {
             return Err(self.unfit(wr, 0, 1));
         }
+        // SAFETY: the request is valid.
+        if T::ATOMIC && unsafe { WorkRequest::is_malformed_atomic(wr) } {
+            return Err(self.unfit(wr, 0, 1));
+        }
         let mut bad_wr = ptr::null_mut();
         // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {
@@ -207,6 +212,8 @@ impl<T: Transport> QueuePair<T> {
             let length = WorkRequest::length(wr);
             if WorkRequest::is_too_long(wr, limits.max_inline_data) {
                 Some(Reason::InlineData { length, limit: limits.max_inline_data })
+            } else if T::ATOMIC && WorkRequest::is_malformed_atomic(wr) {
+                Some(Reason::Atomic { length, address: (*wr).wr.atomic.remote_addr })
             } else if !T::DATAGRAM || WorkRequest::is_sendable_datagram(wr, limits) {
                 None
             } else if AddressHandle::fits((*wr).wr.ud.ah, limits.pd) {

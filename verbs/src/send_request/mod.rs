@@ -298,6 +298,7 @@ fn name(opcode: Opcode) -> &'static str {
 // SAFETY: the request is valid for its transport, and in a cell.
 unsafe impl<T: Transport> Request<ffi::ibv_send_wr, T> for SendRequest<'_, T> {
     const DATAGRAM: bool = T::DATAGRAM;
+    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {

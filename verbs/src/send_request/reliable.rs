@@ -39,9 +39,10 @@ impl<'a> SendRequest<'a, Rc> {
     }
 
     /// Atomic compare-and-swap: if the 8 bytes at the beginning of `remote` are `compare`, they become `swap`. What they
-    /// were before arrives in `slices`, 8 bytes in host byte order.
+    /// were before arrives in `slices`, 8 bytes in host byte order. A queue refuses the request if they are not 8 bytes, or the peer's
+    /// address is not a multiple of 8.
     ///
-    /// The peer's memory needs [`REMOTE_ATOMIC`](crate::AccessFlags::REMOTE_ATOMIC) and an address that is a multiple of 8;
+    /// The peer's memory needs [`REMOTE_ATOMIC`](crate::AccessFlags::REMOTE_ATOMIC);
     /// `slices` need [`LOCAL_WRITE`](crate::AccessFlags::LOCAL_WRITE). Whether the operation is atomic for the peer's
     /// processor as well depends on the peer's device.
     #[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]

@@ -79,9 +79,11 @@ fn the_gid_table_skips_holes_and_the_entries_say_what_they_are() {
     }
     let free = (0..length).rev().find(|index| table.iter().all(|entry| entry.index != *index)).unwrap();
     assert_eq!(context.gid(1, free).unwrap(), None);
-    let error = context.gid(1, length).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
-    assert!(error.to_string().ends_with(&format!("the table of port 1 has {length} entries, from 0")), "{error}");
+    for index in [length, length + 1000, u32::MAX] {
+        let error = context.gid(1, index).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        assert!(error.to_string().ends_with(&format!("the table of port 1 has {length} entries, from 0")), "{error}");
+    }
 }
 
 #[test]

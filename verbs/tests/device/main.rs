@@ -21,6 +21,7 @@ mod multicast;
 mod questions;
 mod queue_pair;
 mod registration;
+mod scenarios;
 mod shared_receive_queue;
 mod special;
 mod traffic;

@@ -135,6 +135,13 @@ fn too_much_locked_memory_is_an_error_with_the_limit_and_the_remedy() {
         let error = side.pd.register(vec![0; 1 << 20], RW).unwrap_err();
         assert_eq!((error.buffer.len(), error.error.raw_os_error()), (1 << 20, Some(libc::ENOMEM)));
         println!("error: {}", error.error);
+        // The limit is one on the sum.
+        let half = side.region(32 << 10, RW);
+        let error = side.pd.register(vec![0; 48 << 10], RW).unwrap_err();
+        assert_eq!((error.buffer.len(), error.error.raw_os_error()), (48 << 10, Some(libc::ENOMEM)));
+        drop(half);
+        side.region(48 << 10, RW);
+        side.context.create_completion_queue(4096).unwrap();
         // Everything else still works.
         let (a, b) = pair();
         let (source, target) = (a.region(64, RW), b.region(64, RW));

@@ -145,6 +145,11 @@ fn solicited_only_is_woken_by_a_solicited_message_and_by_an_error() {
     let time = Some(Duration::from_millis(50));
     assert!(b.cq.wait(&mut [WorkCompletion::default()], time).unwrap().is_empty());
     assert!(quiet(&b));
+    // A receive that is flushed counts as solicited.
+    b.cq.arm(Notify::Solicited).unwrap();
+    b.qp.move_to_error().unwrap();
+    readable(b.cq.channel().unwrap());
+    assert_eq!(b.completion().status(), WorkCompletionStatus::WORK_REQUEST_FLUSHED);
 }
 
 fn raw(side: &Side) -> i32 {

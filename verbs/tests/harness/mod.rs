@@ -1,6 +1,8 @@
 //! What the device tests stand on: the device that `cargo xtask test` chose, and connected queue pairs.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod link;
+
 use std::env;
 use std::time::{Duration, Instant};
 

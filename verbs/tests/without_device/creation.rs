@@ -153,3 +153,64 @@ fn objects_of_two_contexts_do_not_mix() {
     let built = QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).shared_receive_queue(&srq).build();
     assert!(matches!(built, Err(Error::InvalidArgument { argument: "srq", .. })));
 }
+
+#[test]
+fn an_error_number_left_behind_by_a_call_that_worked_is_no_error() {
+    let stale = || {
+        // SAFETY: the address is that of this thread's `errno`.
+        unsafe { *libc::__errno_location() = libc::ENOSPC };
+    };
+    let bench = Bench::new();
+    let Bench { context, pd, cq, qp, .. } = &bench;
+    for _ in 0..3 {
+        stale();
+        devices().unwrap().get(0).unwrap().open().unwrap();
+        stale();
+        context.port(1).unwrap();
+        stale();
+        context.gid(1, 0).unwrap().unwrap();
+        stale();
+        assert!(!context.gid_table(1).unwrap().is_empty());
+        stale();
+        pd.register(vec![0; 64], AccessFlags::LOCAL_WRITE).unwrap();
+        stale();
+        qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap();
+        stale();
+        assert_eq!(cq.poll(&mut [WorkCompletion::default(); 2]).unwrap().len(), 1);
+        stale();
+        // And one that failed tells its own.
+        assert_eq!(
+            qp.post_send(&SendRequest::send(1, &[bench.region.slice(..).unwrap(); 9])).unwrap_err().raw_os_error(),
+            libc::EINVAL
+        );
+    }
+}
+
+#[test]
+fn devices_outlive_their_list_and_ten_thousand_lists_leave_none() {
+    let provider = NullProvider::new();
+    for _ in 0..10_000 {
+        let list = devices().unwrap();
+        let device = list.get(0).unwrap();
+        drop(list);
+        assert_eq!(device.name(), "null0");
+        let context = device.open().unwrap();
+        drop(device);
+        assert_eq!(context.device().name(), "null0");
+    }
+    assert_eq!((provider.live(Kind::List), provider.live(Kind::Context)), (0, 0));
+}
+
+#[test]
+fn a_local_slice_carries_the_local_key_and_a_remote_slice_the_other_one() {
+    let bench = Bench::new();
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    let region = bench.pd.register(vec![0; 64], access).unwrap();
+    let (local, remote) = (region.slice(8..16).unwrap(), region.remote_slice(8..16).unwrap());
+    assert_ne!(local.lkey(), remote.rkey());
+    assert_eq!((local.lkey(), Some(remote.rkey())), (region.lkey(), region.rkey()));
+    // The provider knows regions by their local keys only, and looks at each slice.
+    bench.qp.post_send(&SendRequest::rdma_write(1, &[local], remote).signaled()).unwrap();
+    bench.qp.post_receive(&ReceiveRequest::new(2, &[local])).unwrap();
+    bench.provider.assert_no_violation();
+}

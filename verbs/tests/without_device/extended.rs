@@ -10,8 +10,12 @@ fn bench() -> Bench {
     Bench::build(|builder| builder.max_send_sge(4).max_inline_data(64).max_send_wr(16).require_extended())
 }
 
-/// One request of each operation.
-fn all<'a>(slices: &'a [LocalSlice<'a>], inline: &'a [InlineSlice<'a>]) -> Vec<SendRequest<'a>> {
+/// One request of each operation; the result of an atomic one is to go to `word`.
+fn all<'a>(
+    slices: &'a [LocalSlice<'a>],
+    word: &'a [LocalSlice<'a>],
+    inline: &'a [InlineSlice<'a>],
+) -> Vec<SendRequest<'a>> {
     let remote = RemoteSlice::new(0x1000, 64, 7).unwrap();
     let requests = vec![
         SendRequest::send(0, slices),
@@ -19,8 +23,8 @@ fn all<'a>(slices: &'a [LocalSlice<'a>], inline: &'a [InlineSlice<'a>]) -> Vec<S
         SendRequest::rdma_write(2, slices, remote),
         SendRequest::rdma_write_with_imm(3, slices, remote, 1),
         SendRequest::rdma_read(4, slices, remote),
-        SendRequest::compare_and_swap(5, slices, remote, 1, 2),
-        SendRequest::fetch_and_add(6, slices, remote, 1),
+        SendRequest::compare_and_swap(5, word, remote, 1, 2),
+        SendRequest::fetch_and_add(6, word, remote, 1),
         SendRequest::send_inline(7, inline),
         SendRequest::send_inline_with_imm(8, inline, 1),
         SendRequest::rdma_write_inline(9, inline, remote),
@@ -44,7 +48,10 @@ fn each_operation_does_the_same_through_both_interfaces() {
     let slices = [bench.region.slice(..8).unwrap(); 4];
     let inline = [InlineSlice::new(&[0; 8]); 4];
     for pieces in 0..=4 {
-        let mut requests = all(&slices[..pieces], &inline[..pieces]);
+        // An atomic operation has 8 bytes, in as many pieces.
+        let lengths: &[usize] = [&[8][..], &[8], &[4, 4], &[4, 2, 2], &[2, 2, 2, 2]][pieces];
+        let word: Vec<_> = lengths.iter().map(|length| bench.region.slice(..*length).unwrap()).collect();
+        let mut requests = all(&slices[..pieces], &word, &inline[..pieces]);
         bench.qp.post_send_chain(&mut requests).unwrap();
         let plain = outcomes();
         assert_eq!(plain.len(), 14);

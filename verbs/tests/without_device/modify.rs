@@ -166,9 +166,8 @@ fn values_beyond_the_limits_of_the_device_are_named() {
     rc.init(&local, &ConnectOptions::default()).unwrap();
     let mut address = AddressHandleAttributes::between(&local, &local.endpoint).unwrap();
     let rtr = Modification::to(State::READY_TO_RECEIVE).rq_psn(0).dest_qp_num(1).min_rnr_timer(RnrTimer::default());
-    let change = rtr.address(&address).path_mtu(Mtu::MTU_4096).max_dest_rd_atomic(17);
+    let change = rtr.address(&address).path_mtu(Mtu::MTU_1024).max_dest_rd_atomic(17);
     let text = refusal(&bench, &rc, libc::EINVAL, change);
-    assert!(text.contains("path_mtu is 4096, and the port's active MTU is 1024"), "{text}");
     assert!(text.contains("max_dest_rd_atomic is 17, and the device takes at most 16"), "{text}");
     address.global_route = None;
     let text = refusal(&bench, &rc, libc::EINVAL, rtr.address(&address).path_mtu(Mtu::MTU_256).max_dest_rd_atomic(1));
@@ -210,6 +209,33 @@ fn a_queue_pair_prints_what_it_has_been_told() {
     assert_eq!(ud.query().unwrap().to_string(), "RESET");
     ud.modify(&Modification::to(State::INIT).port(1).pkey_index(0).qkey(0x11)).unwrap();
     assert_eq!(ud.query().unwrap().to_string(), "INIT, port 1, P_Key index 0, Q_Key 0x11");
+}
+
+#[test]
+fn a_path_mtu_that_the_port_does_not_have_never_reaches_the_device() {
+    let bench = Bench::new();
+    let rc = build::<Rc>(&bench);
+    let local = rc.local_endpoint(1, &GidFilter::default()).unwrap();
+    rc.init(&local, &ConnectOptions::default()).unwrap();
+    let address = AddressHandleAttributes::between(&local, &local.endpoint).unwrap();
+    let rtr = |mtu| {
+        let rtr = Modification::to(State::READY_TO_RECEIVE).rq_psn(0).dest_qp_num(1).max_dest_rd_atomic(1);
+        rc.modify(&rtr.min_rnr_timer(RnrTimer::default()).address(&address).path_mtu(mtu))
+    };
+    for (mtu, words) in [
+        (Mtu::MTU_2048, "path_mtu is 2048, but the port's active MTU is 1024"),
+        (Mtu::MTU_4096, "path_mtu is 4096, but the port's active MTU is 1024"),
+        (Mtu::from_raw(0), "path_mtu is unknown (0), but an MTU is 256, 512, 1024, 2048 or 4096 bytes"),
+        (Mtu::from_raw(6), "path_mtu is unknown (6), but an MTU is"),
+    ] {
+        // A call would fail otherwise.
+        bench.provider.fail("ibv_modify_qp", libc::EIO);
+        let error = rtr(mtu).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }) && error.to_string().contains(words), "{error}");
+        assert_eq!(rtr(Mtu::MTU_1024).unwrap_err().raw_os_error(), Some(libc::EIO));
+        assert_eq!(rc.state().unwrap(), State::INIT);
+    }
+    rtr(Mtu::MTU_1024).unwrap();
 }
 
 #[test]

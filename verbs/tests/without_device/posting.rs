@@ -151,3 +151,38 @@ fn slices_of_a_region_lie_in_it_whatever_the_range() {
     // The provider looks at each slice that is posted.
     bench.provider.assert_no_violation();
 }
+
+#[test]
+fn an_atomic_on_something_else_than_a_word_is_refused_before_the_provider_sees_it() {
+    let bench = Bench::build(|builder| builder.max_send_sge(4));
+    let slice = |length| bench.region.slice(..length).unwrap();
+    let remote = |address| RemoteSlice::new(address, 64, 7).unwrap();
+    let lists = [vec![], vec![slice(0)], vec![slice(7)], vec![slice(9)], vec![slice(16)], vec![slice(8), slice(1)]];
+    let good = [slice(8)];
+    let bad = lists.iter().map(|list| (&list[..], remote(0x1000)));
+    let askew = [1, 4, 7].map(|offset| (&good[..], remote(0x1000 + offset)));
+    for (list, remote) in bad.chain(askew) {
+        let (good, send) = (&good[..], |wr_id| SendRequest::send(wr_id, &[]).signaled());
+        for bad in 0..3 {
+            let mut chain = [send(0), send(1), send(2)];
+            chain[bad] = SendRequest::fetch_and_add(bad as u64, list, remote, 1).signaled();
+            let error = bench.qp.post_send_chain(&mut chain).unwrap_err();
+            assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, Some(bad)), "{error}");
+            assert_eq!(bench.polled(), ids(bad as u64));
+        }
+        let error = bench.qp.post_send(&SendRequest::compare_and_swap(1, list, remote, 1, 2)).unwrap_err();
+        let length: u32 = list.iter().map(LocalSlice::len).sum();
+        let words = format!(
+            "an atomic operation with {length} bytes for the result, on the peer's address {:#x}",
+            remote.address()
+        );
+        assert!(error.to_string().contains(&words), "{error}");
+        bench
+            .qp
+            .post_send(
+                &SendRequest::compare_and_swap(3, good, RemoteSlice::new(0x1000, 8, 7).unwrap(), 1, 2).signaled(),
+            )
+            .unwrap();
+        assert_eq!(bench.polled(), [3]);
+    }
+}

@@ -89,3 +89,29 @@ fn a_queue_without_a_channel_cannot_be_waited_for() {
     let error = cq.wait(&mut [WorkCompletion::default(); 1], Some(SHORT)).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }));
 }
+
+#[test]
+fn a_hundred_thousand_waits_with_a_sender_beside_them_miss_no_completion() {
+    const ROUNDS: u64 = 100_000;
+    let bench = Bench::build(|builder| builder.max_send_wr(64));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for wr_id in 0..ROUNDS {
+                // The queue may be full of what nobody has taken yet.
+                while bench.qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut room = [WorkCompletion::default(); 3];
+        let mut next = 0;
+        while next < ROUNDS {
+            let some = bench.cq.wait(&mut room, Some(LONG)).unwrap();
+            assert!(!some.is_empty(), "nothing came after {next}");
+            for completion in some {
+                assert_eq!(completion.success().unwrap().wr_id(), next);
+                next += 1;
+            }
+        }
+    });
+}

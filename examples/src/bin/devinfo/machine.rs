@@ -35,7 +35,7 @@ impl From<verbs::Error> for NoDevice {
     fn from(error: verbs::Error) -> Self {
         match error {
             verbs::Error::NoDevice { wanted: Some(wanted), available, .. } if !available.is_empty() => {
-                Self::OfThatName { wanted, available }
+                Self::OfThatName { wanted, available: available.into() }
             }
             verbs::Error::NoDevice { kernel_devices, .. } if !kernel_devices.is_empty() => Self::WithoutProvider,
             _ => Self::AtAll,
