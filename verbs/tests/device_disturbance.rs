@@ -85,7 +85,7 @@ fn stream(a: &Side, b: &Side, messages: usize) {
     // Nothing comes twice.
     assert!(b.cq.poll(&mut room).unwrap().is_empty() && a.cq.poll(&mut room).unwrap().is_empty());
     b.qp.move_to_error().unwrap();
-    let flushed: Vec<u64> = b.completions(SLOTS).iter().map(WorkCompletion::wr_id).collect();
+    let flushed = ids(&b.completions(SLOTS));
     assert_eq!(flushed, (messages..messages + SLOTS).map(|number| number as u64).collect::<Vec<_>>());
 }
 
@@ -112,8 +112,8 @@ fn fetch(a: &Side, b: &Side, rounds: u64) {
 
 /// Moves this much while the wire is disturbed.
 fn survives(how: &str, bytes: usize, rounds: u64) {
-    // Short, 17 ms, so that the test is over soon.
-    survives_with(how, bytes, rounds, 12);
+    // 67 ms: short, so that the test is over soon.
+    survives_with(how, bytes, rounds, 14);
 }
 
 fn survives_with(how: &str, bytes: usize, rounds: u64, timeout_code: u8) {
@@ -145,7 +145,7 @@ fn rc_delivers_each_byte_in_order_and_once_if_5_of_100_packets_are_lost() {
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_if_10_of_100_packets_are_lost() {
-    survives("loss 10%", 2 * MIB, 20);
+    survives("loss 10%", 2 * MIB, 10);
 }
 
 #[test]
@@ -155,7 +155,8 @@ fn rc_delivers_each_byte_in_order_and_once_if_packets_come_twice() {
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_if_packets_overtake_each_other() {
-    survives("delay 1ms reorder 25% 50%", 4 * MIB, 20);
+    // With a timeout that strikes while late packets are on their way, rxe now and then fails a request.
+    survives_with("delay 1ms reorder 25% 50%", 4 * MIB, 20, 16);
 }
 
 #[test]
@@ -190,8 +191,22 @@ fn post(a: &Side, b: &Side, ids: std::ops::Range<u64>) {
     }
 }
 
+/// Resets both ends, and connects them again.
+fn begin_again(a: &Side, b: &Side) {
+    for side in [a, b] {
+        side.qp.reset().unwrap();
+    }
+    connect(a, b, &options());
+    check(a, b);
+}
+
+/// rxe of Linux 6.12 takes a link without a carrier for a fault of its own, and flushes at once what is to be sent, with no cause told.
+fn is_flushed_at_once(sent: &[WorkCompletion]) -> bool {
+    sent.iter().all(|completion| completion.status() == Status::WORK_REQUEST_FLUSHED)
+}
+
 /// What is under way while the wire is cut arrives when it is whole again soon.
-fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce()) {
+fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
     // 4 retries, 1.1 s apart.
     let [a, b] = brittle(wire, 18);
     check(&a, &b);
@@ -202,59 +217,65 @@ fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce()) {
     assert!(b.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty(), "the wire is not cut");
     mend();
     assert!(start.elapsed() < Duration::from_secs(4), "{:?} is so long that the test says nothing", start.elapsed());
-    for (side, all) in [(&a, a.completions(8)), (&b, b.completions(8))] {
-        let ids: Vec<u64> = all.iter().map(|completion| completion.success().unwrap().wr_id()).collect();
-        assert_eq!(ids, (0..8).collect::<Vec<_>>());
+    let sent = a.completions(8);
+    assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
+    if without_carrier && is_flushed_at_once(&sent) {
+        return begin_again(&a, &b);
+    }
+    let arrived = b.completions(8);
+    assert_eq!(ids(&arrived), (0..8).collect::<Vec<_>>());
+    assert!(sent.iter().chain(&arrived).all(|completion| completion.success().is_ok()), "{sent:?} {arrived:?}");
+    for side in [&a, &b] {
         assert_eq!(side.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
     }
     check(&a, &b);
 }
 
 /// What is under way while the wire is cut for long fails, and the program begins again.
-fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce()) {
+fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
     let [a, b] = brittle(wire, 12);
     check(&a, &b);
     cut();
     post(&a, &b, 0..8);
-    let failed = a.completions(8);
-    let ids: Vec<u64> = failed.iter().map(WorkCompletion::wr_id).collect();
-    assert_eq!(ids, (0..8).collect::<Vec<_>>());
-    let statuses: Vec<_> = failed.iter().map(WorkCompletion::status).collect();
-    assert_eq!(statuses[0], Status::RETRY_COUNTER_EXCEEDED, "{statuses:?}");
-    assert_eq!(statuses[1..], [Status::WORK_REQUEST_FLUSHED; 7]);
+    let sent = a.completions(8);
+    assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
+    if !(without_carrier && is_flushed_at_once(&sent)) {
+        assert_eq!(sent[0].status(), Status::RETRY_COUNTER_EXCEEDED, "{sent:?}");
+        assert!(is_flushed_at_once(&sent[1..]), "{sent:?}");
+    }
     assert_eq!(a.qp.state().unwrap(), QueuePairState::ERROR);
     // The peer has noticed nothing; what it had posted is lost with the reset.
     assert_eq!(b.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
     mend();
-    for side in [&a, &b] {
-        side.qp.reset().unwrap();
-    }
-    connect(&a, &b, &options());
-    check(&a, &b);
+    begin_again(&a, &b);
+}
+
+fn ids(completions: &[WorkCompletion]) -> Vec<u64> {
+    completions.iter().map(WorkCompletion::wr_id).collect()
 }
 
 #[test]
-fn rc_goes_on_after_a_link_was_down_for_less_than_its_retries_take() {
+fn rc_goes_on_or_is_flushed_in_order_after_a_link_was_down_for_less_than_its_retries_take() {
     let wire = Wire::new("dsu", 1500);
-    goes_on(&wire, || wire.down(), || wire.up());
+    goes_on(&wire, || wire.down(), || wire.up(), true);
 }
 
 #[test]
 fn rc_goes_on_after_a_wire_was_cut_for_less_than_its_retries_take() {
     let wire = Wire::new("dsc", 1500);
     let cut = Cell::new(None);
-    goes_on(&wire, || cut.set(Some(Disturbance::of(wire.netdevs(), "loss 100%"))), || drop(cut.take()));
+    goes_on(&wire, || cut.set(Some(Disturbance::of(wire.netdevs(), "loss 100%"))), || drop(cut.take()), false);
 }
 
 #[test]
 fn a_link_that_stays_down_fails_the_requests_under_way_and_can_be_used_again_later() {
     let wire = Wire::new("dsd", 1500);
-    begins_again(&wire, || wire.down(), || wire.up());
+    begins_again(&wire, || wire.down(), || wire.up(), true);
 }
 
 #[test]
 fn a_wire_that_stays_cut_fails_the_requests_under_way_and_can_be_used_again_later() {
     let wire = Wire::new("dsw", 1500);
     let cut = Cell::new(None);
-    begins_again(&wire, || cut.set(Some(Disturbance::of(wire.netdevs(), "loss 100%"))), || drop(cut.take()));
+    begins_again(&wire, || cut.set(Some(Disturbance::of(wire.netdevs(), "loss 100%"))), || drop(cut.take()), false);
 }
