@@ -8,8 +8,8 @@ POST_AND_POLL(c_send, qp, IBV_WR_SEND, )
 POST_AND_POLL(c_write, qp, IBV_WR_RDMA_WRITE, REMOTE)
 POST_AND_POLL(c_write_with_imm, qp, IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htobe32(i), REMOTE)
 POST_AND_POLL(c_read, qp, IBV_WR_RDMA_READ, REMOTE)
-POST_AND_POLL(c_fetch_and_add, qp, IBV_WR_ATOMIC_FETCH_AND_ADD,
-	      .wr.atomic = { .remote_addr = f->remote_addr, .compare_add = i, .rkey = f->rkey })
+POST_AND_POLL_OF(WORD, c_fetch_and_add, qp, IBV_WR_ATOMIC_FETCH_AND_ADD,
+		 .wr.atomic = { .remote_addr = f->remote_addr, .compare_add = i, .rkey = f->rkey })
 
 uint64_t c_send_inline(const struct fixture *f, uint64_t count)
 {

@@ -47,13 +47,14 @@ static inline int poll_some(struct ibv_cq *cq, struct ibv_wc *wc)
 #define ATOMIC .wr.atomic = { .remote_addr = f->remote_addr, .rkey = f->rkey, .compare_add = 0, .swap = 1 }
 
 /* Fresh: a request is built, posted and polled. OPERATION sets what the request has besides its list. */
-#define POST_AND_POLL(NAME, QP, OPCODE, ...)                                                                          \
+#define POST_AND_POLL(NAME, QP, OPCODE, ...) POST_AND_POLL_OF(PART, NAME, QP, OPCODE, __VA_ARGS__)
+#define POST_AND_POLL_OF(LENGTH, NAME, QP, OPCODE, ...)                                                   \
 	uint64_t NAME(const struct fixture *f, uint64_t count)                                            \
 	{                                                                                                 \
 		struct ibv_wc wc[ROOM];                                                                   \
 		uint64_t done = 0;                                                                        \
 		for (uint64_t i = 0; i < count; i++) {                                                    \
-			struct ibv_sge sge = { .addr = part(f, i), .length = PART, .lkey = f->lkey };     \
+			struct ibv_sge sge = { .addr = part(f, i), .length = LENGTH, .lkey = f->lkey };   \
 			struct ibv_send_wr wr = {                                                         \
 				.wr_id = i,                                                               \
 				.sg_list = &sge,                                                          \

@@ -121,12 +121,12 @@ pub(super) fn poll_some(cq: &CompletionQueue, room: &mut [WorkCompletion], done:
 
 /// A request is built, posted and polled.
 macro_rules! fresh {
-    ($name:ident, |$objects:ident, $i:ident, $slices:ident| $request:expr) => {
+    ($name:ident, |$objects:ident, $i:ident, $slices:ident = $slice:ident| $request:expr) => {
         pub(crate) fn $name($objects: &Objects, count: u64) -> Result<u64> {
             let mut room = [WorkCompletion::default(); ROOM];
             let mut done = 0;
             for $i in 0..count {
-                let $slices = &[$objects.part($i)?];
+                let $slices = &[$objects.$slice($i)?];
                 $objects.qp.post_send(&$request.signaled())?;
                 poll_some(&$objects.cq, &mut room, &mut done)?;
             }
@@ -135,12 +135,12 @@ macro_rules! fresh {
     };
 }
 
-fresh!(send, |objects, i, slices| SendRequest::send(i, slices));
-fresh!(write, |objects, i, slices| SendRequest::rdma_write(i, slices, objects.remote));
-fresh!(write_with_imm, |objects, i, slices| SendRequest::rdma_write_with_imm(i, slices, objects.remote, i as u32));
-fresh!(read, |objects, i, slices| SendRequest::rdma_read(i, slices, objects.remote));
+fresh!(send, |objects, i, slices = part| SendRequest::send(i, slices));
+fresh!(write, |objects, i, slices = part| SendRequest::rdma_write(i, slices, objects.remote));
+fresh!(write_with_imm, |objects, i, slices = part| SendRequest::rdma_write_with_imm(i, slices, objects.remote, i as u32));
+fresh!(read, |objects, i, slices = part| SendRequest::rdma_read(i, slices, objects.remote));
 
-fresh!(fetch_and_add, |objects, i, slices| SendRequest::fetch_and_add(i, slices, objects.remote, i));
+fresh!(fetch_and_add, |objects, i, slices = word| SendRequest::fetch_and_add(i, slices, objects.remote, i));
 
 pub(crate) fn send_inline(objects: &Objects, count: u64) -> Result<u64> {
     let mut room = [WorkCompletion::default(); ROOM];

@@ -104,3 +104,37 @@ fn an_address_that_is_no_groups_is_refused() {
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     assert!(error.to_string().contains("224.0.0.0/4"), "{error}");
 }
+
+#[test]
+fn a_sender_that_is_attached_itself_gets_its_own_datagram_once_however_often_it_joined() {
+    let own = setting("RDMA_TEST_ADDRESS");
+    let _joined = join(&own);
+    let (side, local) = ready(open());
+    let group = Gid::from(GROUP);
+    let ah = side.pd.create_address_handle(&AddressHandleAttributes::to_multicast(&local, group, 0).unwrap()).unwrap();
+    let attachments = [side.qp.attach_multicast(group, 0).unwrap(), side.qp.attach_multicast(group, 0).unwrap()];
+    let region = side.region(64, RW);
+    let send = || {
+        let message = [InlineSlice::new(b"to me")];
+        let request = SendRequest::send_to_inline(2, &message, &ah, MULTICAST_QPN, QKEY);
+        side.qp.post_send(&request).unwrap();
+    };
+    expect(&side, &region);
+    expect(&side, &region);
+    send();
+    let completion = arrived(&side, LIMIT).expect("a sender's own datagram");
+    let datagram = completion.success().unwrap().datagram().unwrap();
+    assert_eq!(datagram.source_qp_num(), side.qp.qp_num());
+    assert_eq!(region.to_vec(datagram.payload_at(0)).unwrap(), b"to me");
+    let pause = Duration::from_millis(300);
+    assert!(arrived(&side, pause).is_none());
+    // It is in the group until the last attachment is gone.
+    let [one, other] = attachments;
+    one.detach().unwrap();
+    send();
+    assert!(arrived(&side, LIMIT).is_some());
+    other.detach().unwrap();
+    expect(&side, &region);
+    send();
+    assert!(arrived(&side, pause).is_none());
+}
