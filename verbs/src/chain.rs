@@ -42,10 +42,6 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         const DATAGRAM: bool = false;
 
-        /// Whether it may be an atomic operation.
-        #[doc(hidden)]
-        const ATOMIC: bool = false;
-
         #[doc(hidden)]
         fn as_wr(&self) -> *mut W;
     }
@@ -64,10 +60,6 @@ pub(crate) mod sealed {
         /// Whether each names its destination.
         #[doc(hidden)]
         const DATAGRAM: bool = false;
-
-        /// Whether one may be an atomic operation.
-        #[doc(hidden)]
-        const ATOMIC: bool = false;
 
         #[doc(hidden)]
         fn length(&self) -> usize;
@@ -89,7 +81,6 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for [R] {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
-        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {
@@ -106,7 +97,6 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>, const N: usize> Requests<W, T> for [R; N] {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
-        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {
@@ -123,7 +113,6 @@ pub(crate) mod sealed {
     unsafe impl<W, T, R: Request<W, T>> Requests<W, T> for Vec<R> {
         const INLINE: bool = R::INLINE;
         const DATAGRAM: bool = R::DATAGRAM;
-        const ATOMIC: bool = R::ATOMIC;
 
         #[inline]
         fn length(&self) -> usize {

@@ -31,7 +31,7 @@ pub(crate) enum Reason {
     /// It has too much inline data; it was not posted.
     InlineData { length: u64, limit: u32 },
     /// It is an atomic operation on something else than a word; it was not posted.
-    Atomic { length: u64, address: u64 },
+    Atomic { address: u64 },
     /// It is a datagram that does not fit into a packet; it was not posted.
     Datagram { length: u64, limit: u32 },
     /// It is a receive of UD without room for a header; it was not posted.
@@ -109,9 +109,9 @@ impl PostError {
                 "the next one has {length} bytes of inline data, and the queue pair takes {limit}: ask for more with \
                  max_inline_data",
             ),
-            (Reason::Atomic { length, address }, _) => format!(
-                "the next one is an atomic operation with {length} bytes for the result, on the peer's address {address:#x}: it has 8 \
-                 bytes, and the address is a multiple of 8",
+            (Reason::Atomic { address }, _) => format!(
+                "the next one is an atomic operation that is not on a word: its slices have 8 bytes in all, and the peer's address, \
+                 {address:#x}, has to be a multiple of 8",
             ),
             (Reason::Datagram { length, limit }, _) => format!(
                 "the next one is a datagram of {length} bytes, which would get lost: the port's active MTU is {limit}",

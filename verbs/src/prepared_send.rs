@@ -114,7 +114,7 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's.
+    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's, or is an atomic one and the address not a multiple of 8.
     #[inline]
     pub fn set_remote(&mut self, remote: RemoteSlice) -> Result<()> {
         self.request.set_remote(remote)
@@ -159,7 +159,7 @@ impl<const N: usize> PreparedSend<N, Rc> {
         Self::new(SendRequest::rdma_read(wr_id, &[], remote), slices, ())
     }
 
-    /// As [`SendRequest::compare_and_swap`].
+    /// As [`SendRequest::compare_and_swap`]. That the slices have 8 bytes in all is not looked at, here and by the setters.
     pub fn compare_and_swap(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
         Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices, ())
     }
@@ -238,7 +238,6 @@ pub(crate) fn no_slice(index: usize, count: usize) -> Error {
 unsafe impl<const N: usize, T: Transport> Request<ffi::ibv_send_wr, T> for PreparedSend<N, T> {
     const INLINE: bool = false;
     const DATAGRAM: bool = T::DATAGRAM;
-    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {

@@ -56,8 +56,8 @@ pub struct BatchedSends<'a, T: Transport = Rc> {
     last: *mut ffi::ibv_send_wr,
     next_slice: *mut ffi::ibv_sge,
     end_slice: *mut ffi::ibv_sge,
-    /// Whether any request has inline data, or is an atomic operation: those are looked at.
-    checked: bool,
+    /// Whether any request has inline data.
+    inline: bool,
     regions: PhantomData<(SendRequest<'a, T>, LocalSlice<'a>)>,
 }
 
@@ -85,7 +85,7 @@ impl<T: Transport> SendBatch<T> {
             // SAFETY: as above.
             end_slice: unsafe { slices.add(self.slices.capacity()) },
             batch: self,
-            checked: false,
+            inline: false,
             regions: PhantomData,
         }
     }
@@ -101,8 +101,7 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
         // SAFETY: there is room for a request, and if there is none for the one after it, it will be linked anew. The request is used for
         // `'a` only: the batch is ours for that long, and is emptied before it is used again.
         unsafe {
-            self.checked |= ffi::ibv_send_wr::is_inline(request.as_raw())
-                || T::ATOMIC && ffi::ibv_send_wr::is_atomic(request.as_raw());
+            self.inline |= ffi::ibv_send_wr::is_inline(request.as_raw());
             self.next.cast::<SendRequest<'a, T>>().write(request);
             let after = self.next.add(1);
             (&raw mut (*self.next).next).write(after);
@@ -122,7 +121,7 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
             let list = self.next_slice;
             ptr::copy_nonoverlapping(slices.as_ptr().cast(), list, slices.len());
             self.next_slice = list.add(slices.len());
-            request.with_list_at(list, slices.len())
+            request.with_list_at(list, slices.len()).if_atomic_on_a_word()
         };
         self.push(request);
     }
@@ -197,7 +196,6 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
 // SAFETY: the requests are valid for the transport.
 unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> {
     const DATAGRAM: bool = T::DATAGRAM;
-    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn length(&self) -> usize {
@@ -213,7 +211,7 @@ unsafe impl<T: Transport> Requests<ffi::ibv_send_wr, T> for BatchedSends<'_, T> 
 
     #[inline]
     fn link(&mut self, limits: Limits) -> Linked<ffi::ibv_send_wr> {
-        if self.checked || T::DATAGRAM {
+        if self.inline || T::DATAGRAM {
             return link_each(self, limits);
         }
         let count = self.len();

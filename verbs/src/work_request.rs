@@ -84,21 +84,6 @@ pub trait WorkRequest: Sized {
         }
     }
 
-    /// Whether the request is an atomic operation.
-    ///
-    /// # Safety
-    ///
-    /// `this` is a request.
-    unsafe fn is_atomic(this: *const Self) -> bool;
-
-    /// Whether the request is an atomic operation on something else than a word: 8 bytes at an address that is a multiple of 8. Providers
-    /// are not relied on: some take a longer list and leave its rest as it was, and some leave the address to the peer.
-    ///
-    /// # Safety
-    ///
-    /// `this` is a request with its list.
-    unsafe fn is_malformed_atomic(this: *const Self) -> bool;
-
     /// Whether the request is a datagram that its queue can send: one packet, whose address handle is of the queue's domain.
     ///
     /// # Safety
@@ -156,18 +141,6 @@ impl WorkRequest for ffi::ibv_send_wr {
     }
 
     #[inline]
-    unsafe fn is_atomic(this: *const Self) -> bool {
-        // SAFETY: a request has its operation.
-        unsafe { matches!((*this).opcode, Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD) }
-    }
-
-    #[inline]
-    unsafe fn is_malformed_atomic(this: *const Self) -> bool {
-        // SAFETY: as the caller says.
-        unsafe { Self::is_atomic(this) && !names_a_word(this) }
-    }
-
-    #[inline]
     unsafe fn is_sendable_datagram(this: *const Self, limits: Limits) -> bool {
         // Most have one entry, whose length need not be added up.
         // SAFETY: as the caller says.
@@ -192,13 +165,40 @@ unsafe fn is_sendable_datagram(this: *const ffi::ibv_send_wr, limits: Limits) ->
     }
 }
 
+/// Whether the request is an atomic operation.
+///
+/// # Safety
+///
+/// `this` is a request.
+#[inline]
+pub(crate) unsafe fn is_atomic(this: *const ffi::ibv_send_wr) -> bool {
+    // SAFETY: a request has its operation.
+    unsafe { matches!((*this).opcode, Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD) }
+}
+
+/// Whether an atomic operation is one on a word: 8 bytes, at an address that is a multiple of 8. Providers are not relied on: some take a
+/// longer list and leave its rest as it was, and some leave the address to the peer.
+///
 /// # Safety
 ///
 /// `this` is an atomic operation with its list.
-#[inline(never)]
-unsafe fn names_a_word(this: *const ffi::ibv_send_wr) -> bool {
+#[inline]
+pub(crate) unsafe fn names_a_word(this: *const ffi::ibv_send_wr) -> bool {
+    // Most have one entry, whose length need not be added up.
     // SAFETY: as the caller says.
-    unsafe { WorkRequest::length(this) == 8 && (*this).wr.atomic.remote_addr % 8 == 0 }
+    unsafe {
+        let list = <ffi::ibv_send_wr as WorkRequest>::list(this);
+        (*this).wr.atomic.remote_addr % 8 == 0 && (matches!(list, [only] if only.length == 8) || is_long(this, 8))
+    }
+}
+
+/// # Safety
+///
+/// `this` is a request with its list.
+#[inline(never)]
+unsafe fn is_long(this: *const ffi::ibv_send_wr, length: u64) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { WorkRequest::length(this) == length }
 }
 
 impl WorkRequest for ffi::ibv_recv_wr {
@@ -222,14 +222,6 @@ impl WorkRequest for ffi::ibv_recv_wr {
 
     #[inline]
     unsafe fn is_inline(_this: *const Self) -> bool {
-        false
-    }
-
-    unsafe fn is_atomic(_this: *const Self) -> bool {
-        false
-    }
-
-    unsafe fn is_malformed_atomic(_this: *const Self) -> bool {
         false
     }
 
@@ -299,7 +291,6 @@ pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &m
     // SAFETY: the caller passes requests of the chain; those that are datagrams name what is alive.
     let is_refused = |request: *const W| unsafe {
         C::INLINE && W::is_too_long(request, limits.max_inline_data)
-            || C::ATOMIC && W::is_malformed_atomic(request)
             || C::DATAGRAM && !W::is_sendable_datagram(request, limits)
     };
     let length = chain.length();

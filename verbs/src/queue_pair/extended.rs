@@ -270,8 +270,8 @@ impl<T: Transport> ExtendedSend<'_, T> {
         if code == 0 { Ok(()) } else { Err(refusal(code, 1)) }
     }
 
-    /// Whether the request has too much inline data, or a list that the provider would not send as it is, or is a datagram or an
-    /// atomic operation that the queue cannot send.
+    /// Whether the request has too much inline data, or a list that the provider would not send as it is, or is a datagram that the
+    /// queue cannot send.
     ///
     /// # Safety
     ///
@@ -281,7 +281,6 @@ impl<T: Transport> ExtendedSend<'_, T> {
         // SAFETY: as the caller says.
         unsafe {
             WorkRequest::is_too_long(wr, self.queue_pair.capabilities.max_inline_data)
-                || T::ATOMIC && WorkRequest::is_malformed_atomic(wr)
                 || T::DATAGRAM && !WorkRequest::is_sendable_datagram(wr, self.queue_pair.limits())
                 || (*wr).num_sge > 1 && self.is_unfit_list(wr)
         }

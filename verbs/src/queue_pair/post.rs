@@ -23,7 +23,7 @@ use crate::queue_pair::{QueuePair, datagram_receive};
 use crate::receive_request::ReceiveRequest;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
-use crate::work_request::{Limits, Linked, WorkRequest};
+use crate::work_request::{Limits, Linked, WorkRequest, is_atomic};
 
 impl<T: Transport> QueuePair<T> {
     /// `ibv_post_send`: hands a request to the send queue. The queue pair must be in RTS.
@@ -154,10 +154,6 @@ impl<T: Transport> QueuePair<T> {
         if T::DATAGRAM && !unsafe { WorkRequest::is_sendable_datagram(wr, self.limits()) } {
             return Err(self.unfit(wr, 0, 1));
         }
-        // SAFETY: the request is valid.
-        if T::ATOMIC && unsafe { WorkRequest::is_malformed_atomic(wr) } {
-            return Err(self.unfit(wr, 0, 1));
-        }
         let mut bad_wr = ptr::null_mut();
         // SAFETY: the queue pair is alive; the request is valid and, with its link cleared, a chain of one.
         let code = unsafe {
@@ -210,10 +206,10 @@ impl<T: Transport> QueuePair<T> {
         // SAFETY: the caller's request is initialised; one of UD has its address handle, which is alive.
         unsafe {
             let length = WorkRequest::length(wr);
-            if WorkRequest::is_too_long(wr, limits.max_inline_data) {
+            if T::ATOMIC && is_atomic(wr) && WorkRequest::is_inline(wr) {
+                Some(Reason::Atomic { address: (*wr).wr.atomic.remote_addr })
+            } else if WorkRequest::is_too_long(wr, limits.max_inline_data) {
                 Some(Reason::InlineData { length, limit: limits.max_inline_data })
-            } else if T::ATOMIC && WorkRequest::is_malformed_atomic(wr) {
-                Some(Reason::Atomic { length, address: (*wr).wr.atomic.remote_addr })
             } else if !T::DATAGRAM || WorkRequest::is_sendable_datagram(wr, limits) {
                 None
             } else if AddressHandle::fits((*wr).wr.ud.ah, limits.pd) {

@@ -27,6 +27,7 @@ use crate::inline_slice::InlineSlice;
 use crate::local_slice::LocalSlice;
 use crate::remote_slice::RemoteSlice;
 use crate::transport::{Rc, Transport};
+use crate::work_request::{is_atomic, names_a_word};
 
 /// `struct ibv_send_wr`: a request for the send queue of a queue pair of transport `T`.
 ///
@@ -133,6 +134,23 @@ impl<'a, T: Transport> SendRequest<'a, T> {
             (&raw mut (*raw).wr.atomic.swap).write(swap);
             (&raw mut (*raw).wr.atomic.rkey).write(remote.rkey());
         }
+        self.if_atomic_on_a_word()
+    }
+
+    /// The request, or one that each queue refuses if it is an atomic operation on something else than a word. It is marked when it is
+    /// built, so that a post need not look: it has more inline data than any queue takes.
+    #[inline]
+    pub(crate) fn if_atomic_on_a_word(mut self) -> Self {
+        static UNFIT: ffi::ibv_sge = ffi::ibv_sge { addr: 0, length: u32::MAX, lkey: 0 };
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: the request is initialised, with its list. The list that it gets is there for ever, and no provider sees it.
+        unsafe {
+            if T::ATOMIC && is_atomic(raw) && !names_a_word(raw) {
+                (*raw).sg_list = (&raw const UNFIT).cast_mut();
+                (*raw).num_sge = 1;
+                (*raw).send_flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+            }
+        }
         self
     }
 
@@ -184,6 +202,10 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         unsafe {
             (&raw mut (*raw).sg_list).write(list.cast_mut());
             (&raw mut (*raw).num_sge).write(c_int::try_from(length).unwrap_or(c_int::MAX));
+            if T::ATOMIC && is_atomic(raw) {
+                // Another list may fit where the first one did not.
+                (*raw).send_flags &= !ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+            }
         }
         self
     }
@@ -235,7 +257,7 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's.
+    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's, or is an atomic one and the address not a multiple of 8.
     #[inline]
     pub fn set_remote(&mut self, remote: RemoteSlice) -> Result<()> {
         if let Opcode::IBV_WR_RDMA_WRITE | Opcode::IBV_WR_RDMA_WRITE_WITH_IMM | Opcode::IBV_WR_RDMA_READ = self.opcode()
@@ -250,6 +272,14 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     fn set_remote_of_atomic(&mut self, remote: RemoteSlice) -> Result<()> {
         match self.opcode() {
             Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                if remote.address() % 8 != 0 {
+                    return Err(Error::invalid(
+                        "ibv_post_send",
+                        "remote_addr",
+                        format_args!("{:#x}", remote.address()),
+                        UNALIGNED,
+                    ));
+                }
                 let raw = self.wr.get_mut().as_mut_ptr();
                 // SAFETY: `with_atomic` has initialised the fields.
                 unsafe {
@@ -283,6 +313,8 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     }
 }
 
+const UNALIGNED: &str = "an atomic operation has an address that is a multiple of 8";
+
 /// A field was to be set that the operation does not have.
 #[cold]
 fn lacks(opcode: Opcode, field: &'static str, rule: &'static str) -> Error {
@@ -298,7 +330,6 @@ fn name(opcode: Opcode) -> &'static str {
 // SAFETY: the request is valid for its transport, and in a cell.
 unsafe impl<T: Transport> Request<ffi::ibv_send_wr, T> for SendRequest<'_, T> {
     const DATAGRAM: bool = T::DATAGRAM;
-    const ATOMIC: bool = T::ATOMIC;
 
     #[inline]
     fn as_wr(&self) -> *mut ffi::ibv_send_wr {

@@ -171,9 +171,8 @@ fn an_atomic_on_something_else_than_a_word_is_refused_before_the_provider_sees_i
             assert_eq!(bench.polled(), ids(bad as u64));
         }
         let error = bench.qp.post_send(&SendRequest::compare_and_swap(1, list, remote, 1, 2)).unwrap_err();
-        let length: u32 = list.iter().map(LocalSlice::len).sum();
         let words = format!(
-            "an atomic operation with {length} bytes for the result, on the peer's address {:#x}",
+            "an atomic operation that is not on a word: its slices have 8 bytes in all, and the peer's address, {:#x},",
             remote.address()
         );
         assert!(error.to_string().contains(&words), "{error}");
