@@ -157,15 +157,16 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
     for how in ENDS {
         let (a, b) = (Side::on(open()), Side::on(open_peer()));
         let mut options = options();
-        options.ack_timeout = AckTimeout::from_code(13).unwrap();
+        options.ack_timeout = AckTimeout::from_code(14).unwrap();
         connect(&a, &b, &options);
         let mut source = b.region(LENGTH, RW);
         source.fill(0xff);
         let target = a.region(LENGTH, RW);
-        let remote = source.remote_slice(..).unwrap();
+        // One packet, so that no answer is under way when the request is made again.
+        let (slice, remote) = (target.slice(..1000).unwrap(), source.remote_slice(..1000).unwrap());
         // The peer does not answer as long as the memory is there.
         let cut = Disturbance::of_both_ends("loss 100%");
-        a.qp.post_send(&SendRequest::rdma_read(1, &[target.slice(..).unwrap()], remote)).unwrap();
+        a.qp.post_send(&SendRequest::rdma_read(1, &[slice], remote)).unwrap();
         let (a, others) = end(how, a, target);
         drop(cut);
         match a {
@@ -175,7 +176,7 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
                 assert!(known.contains(&status), "{how:?}: {status}");
             }
             // Long enough for what would come again.
-            None => std::thread::sleep(std::time::Duration::from_millis(150)),
+            None => std::thread::sleep(std::time::Duration::from_millis(300)),
         }
         assert!(are_untouched(&others), "{how:?}");
     }
