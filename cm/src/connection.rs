@@ -236,7 +236,8 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// Those of the queue pair's making; the peer is refused.
+    /// * [`Error::Disconnected`]: the peer has gone.
+    /// * Those of the queue pair's making; the peer is refused.
     pub fn prepare(self, options: &ConnectionOptions) -> Result<IncomingConnection> {
         PortSpace::TCP.check(Carrier::Accept, "rdma_accept", &options.private_data)?;
         let queue_pair = options.build(self.id())?;
@@ -247,9 +248,14 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// As those of [`Id::init_queue_pair`]; the peer is refused.
+    /// * [`Error::Disconnected`]: the peer has gone.
+    /// * As those of [`Id::init_queue_pair`]; the peer is refused.
     pub fn prepare_with(self, queue_pair: QueuePair<Rc>, options: &ConnectionOptions) -> Result<IncomingConnection> {
-        self.id().init_queue_pair(&queue_pair)?;
+        self.id().init_queue_pair(&queue_pair).map_err(|error| match error {
+            // A request that came is far enough for this, unless it is gone.
+            Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
+            error => error,
+        })?;
         // What becomes of this connection is no concern of who waits for the next request.
         self.id().migrate(&EventChannel::create()?)?;
         Ok(IncomingConnection { request: self, queue_pair, options: options.clone() })

@@ -45,6 +45,17 @@ pub enum Error {
         rule: &'static str,
     },
 
+    /// The device, its network or the kernel does not have what was asked for.
+    #[error("{call}({arguments}): not supported by this device or this kernel ({})", describe(*errno))]
+    Unsupported {
+        /// The call of librdmacm.
+        call: &'static str,
+        /// What was asked of it.
+        arguments: String,
+        /// `EOPNOTSUPP` or `ENOSYS`.
+        errno: c_int,
+    },
+
     /// A call failed.
     #[error("{call}({arguments}): {}{}{remedy}", describe(*errno), if remedy.is_empty() { "" } else { "; " })]
     Call {
@@ -166,6 +177,7 @@ impl Error {
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Self::NoDevice { errno, .. }
+            | Self::Unsupported { errno, .. }
             | Self::Call { errno, .. }
             | Self::AddressUnresolved { errno, .. }
             | Self::RouteUnresolved { errno, .. }

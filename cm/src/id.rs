@@ -221,7 +221,7 @@ impl Id {
         let mut raw = parameters.to_raw("rdma_accept", self.port_space(), Carrier::Accept)?;
         // SAFETY: the id is alive and has a device; the parameters and their private data outlive the call.
         let called = self.inner.call_on_device("rdma_accept", |id| unsafe { ffi::rdma_accept(id, &mut raw) })?;
-        called.map_err(|errno| self.depth_error(errno, "rdma_accept", parameters))
+        called.map(|()| self.inner.set_accepted()).map_err(|errno| self.depth_error(errno, "rdma_accept", parameters))
     }
 
     /// `rdma_reject`: refuses the request that this id came with, and says why.
@@ -229,6 +229,7 @@ impl Id {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`]: the private data is too long. Nothing was sent, and the call can be made again.
+    /// * [`Error::WrongState`]: the request was accepted.
     /// * `EINVAL`: there is nothing to refuse.
     ///
     /// # References
@@ -236,6 +237,7 @@ impl Id {
     /// [rdma_reject(3)](https://man7.org/linux/man-pages/man3/rdma_reject.3.html)
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, private_data: &[u8]) -> Result<()> {
+        self.inner.check_not_accepted("rdma_reject")?;
         let length = self.port_space().check(Carrier::Reject, "rdma_reject", private_data)?;
         self.inner
             // SAFETY: the id is alive, and the bytes outlive the call.

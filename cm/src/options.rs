@@ -12,7 +12,7 @@ use verbs::{AckTimeout, EnhancedConnection};
 use crate::error::Result;
 use crate::ffi;
 use crate::id::Id;
-use crate::port_space::{Carrier, PortSpace};
+use crate::port_space::Carrier;
 
 impl Id {
     /// # Safety
@@ -43,12 +43,12 @@ impl Id {
         unsafe { self.set_option(ffi::RDMA_OPTION_ID, ffi::RDMA_OPTION_ID_TOS, type_of_service, "RDMA_OPTION_ID_TOS") }
     }
 
-    /// `rdma_set_option`, `RDMA_OPTION_ID_REUSEADDR`: whether the id may be bound to an address that another id has which allows it too,
-    /// as `SO_REUSEADDR` does for sockets. Set it before binding.
+    /// `rdma_set_option`, `RDMA_OPTION_ID_REUSEADDR`: whether the id may be bound to an address that another id has which allows it too.
+    /// Both can connect from it; neither can listen there as long as the other has it. Set it before binding.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the id is bound.
+    /// `EINVAL`: the id listens or connects already, and `reuse` is false.
     ///
     /// # References
     ///
@@ -64,7 +64,7 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the id is bound.
+    /// `EINVAL`: the id listens or connects already.
     ///
     /// # References
     ///
@@ -167,8 +167,8 @@ impl Id {
     /// [rdma_set_local_ece(3)](https://man7.org/linux/man-pages/man3/rdma_set_local_ece.3.html)
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_ece(&self, private_data: &[u8]) -> Result<()> {
-        let space: PortSpace = self.port_space();
-        let length = space.check(Carrier::Reject, "rdma_reject_ece", private_data)?;
+        self.raw().check_not_accepted("rdma_reject_ece")?;
+        let length = self.port_space().check(Carrier::Reject, "rdma_reject_ece", private_data)?;
         self.raw()
             // SAFETY: the id is alive, and the bytes outlive the call.
             .call(|id| unsafe { ffi::rdma_reject_ece(id, private_data.as_ptr().cast(), length) })

@@ -110,9 +110,9 @@ pub struct PeerParameters {
     /// The peer's bytes, and zeroes behind them up to the size of the message: 56 bytes in a request over InfiniBand or RoCE, 196 in
     /// an answer. Empty where no message carried any.
     pub private_data: Vec<u8>,
-    /// In a request: how many RDMA READs and atomics the peer wants to have answered at once. In an answer: how many it answers.
+    /// How many RDMA READs and atomics the peer wants this end to answer at once.
     pub responder_resources: u8,
-    /// How many RDMA READs and atomics the peer has under way at once.
+    /// How many RDMA READs and atomics this end may have under way at once, since the peer answers no more.
     pub initiator_depth: u8,
     /// Whether the hardware controls the flow.
     pub flow_control: bool,

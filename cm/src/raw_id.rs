@@ -13,7 +13,7 @@
 use std::fmt;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
@@ -57,6 +57,8 @@ pub(crate) struct RawId {
     id: NonNull<ffi::rdma_cm_id>,
     key: IdKey,
     space: PortSpace,
+    /// Whether the request that the id came with was accepted.
+    accepted: AtomicBool,
     /// Where the id's events go. Another one only by `migrate`, which holds this lock and those of both channels.
     channel: Mutex<EventChannel>,
 }
@@ -87,7 +89,7 @@ impl RawId {
         };
         minus_one_and_errno(code).map_err(|errno| errno.of("rdma_create_id", space))?;
         let Some(id) = NonNull::new(id) else { return Err(Errno(libc::EIO).of("rdma_create_id", space)) };
-        Ok(Self { id, key, space, channel: Mutex::new(channel.clone()) })
+        Ok(Self { id, key, space, accepted: AtomicBool::new(false), channel: Mutex::new(channel.clone()) })
     }
 
     /// Takes over the id of a connection request, and gives it a key of its own.
@@ -102,7 +104,7 @@ impl RawId {
             (*id.as_ptr()).context = key.to_context();
             PortSpace::from_raw((*id.as_ptr()).ps.0)
         };
-        Self { id, key, space, channel: Mutex::new(channel.clone()) }
+        Self { id, key, space, accepted: AtomicBool::new(false), channel: Mutex::new(channel.clone()) }
     }
 
     pub(crate) fn key(&self) -> IdKey {
@@ -115,6 +117,19 @@ impl RawId {
 
     pub(crate) fn channel(&self) -> EventChannel {
         self.lock().clone()
+    }
+
+    pub(crate) fn set_accepted(&self) {
+        self.accepted.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses to refuse what was accepted: the kernel would take it, and then wait up to 69 s when the id is destroyed, as long as the
+    /// peer's host has asked it to.
+    pub(crate) fn check_not_accepted(&self, call: &'static str) -> Result<()> {
+        match self.accepted.load(Ordering::Relaxed) {
+            true => Err(Error::WrongState { call, rule: "the request was accepted already; drop its id instead" }),
+            false => Ok(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, EventChannel> {

@@ -14,7 +14,12 @@ pub(crate) struct Errno(pub(crate) c_int);
 impl Errno {
     /// What the last call that failed has set.
     pub(crate) fn last() -> Self {
-        Self(io::Error::last_os_error().raw_os_error().unwrap_or(0))
+        /// What the kernel has for itself, and its connection manager lets out.
+        const ENOTSUPP: c_int = 524;
+        match io::Error::last_os_error().raw_os_error() {
+            Some(ENOTSUPP) => Self(libc::EOPNOTSUPP),
+            errno => Self(errno.unwrap_or(0)),
+        }
     }
 
     /// What an event's status says: a negative error number, or that the library failed without one.
@@ -29,7 +34,11 @@ impl Errno {
 
     /// The error of a call, with advice on what to do about it.
     pub(crate) fn with_remedy(self, call: &'static str, arguments: impl Display, remedy: impl Into<String>) -> Error {
-        Error::Call { call, arguments: arguments.to_string(), errno: self.0, remedy: remedy.into() }
+        let arguments = arguments.to_string();
+        match self.0 {
+            errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => Error::Unsupported { call, arguments, errno },
+            errno => Error::Call { call, arguments, errno, remedy: remedy.into() },
+        }
     }
 }
 

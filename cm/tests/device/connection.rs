@@ -1,5 +1,9 @@
 //! Reliable connections, made the short way.
 
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::thread;
+
+use cm::Listener;
 use verbs::{AccessFlags, ReceiveRequest, SendRequest, WorkCompletionOpcode};
 
 use crate::harness::*;
@@ -86,4 +90,43 @@ fn the_end_of_one_side_reaches_the_other() {
     let (client, server) = pair();
     drop(client);
     assert!(server.wait_disconnected(Some(LIMIT)).unwrap(), "dropping tells the peer too");
+}
+
+/// The link-local address of the first device's interface, with the interface as its scope.
+fn link_local() -> SocketAddrV6 {
+    let name = setting("RDMA_TEST_NETDEV");
+    let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap();
+    let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let fields = fields.into_iter().find(|fields| fields[5] == name && fields[0].starts_with("fe80")).unwrap();
+    let ip = Ipv6Addr::from(u128::from_str_radix(fields[0], 16).unwrap());
+    SocketAddrV6::new(ip, 0, 0, u32::from_str_radix(fields[1], 16).unwrap())
+}
+
+#[test]
+fn connections_are_made_over_ipv6_too() {
+    let address = link_local();
+    let listener = Listener::bind(address).unwrap();
+    let target = listener.local_addr().unwrap();
+    assert!(target.is_ipv6() && target.port() != 0);
+    let (client, server) = thread::scope(|scope| {
+        let server = scope.spawn(|| listener.accept().unwrap());
+        (options().connect(target).unwrap(), server.join().unwrap())
+    });
+    assert_eq!(client.peer_addr().unwrap().ip(), *address.ip());
+    assert_eq!(server.id().local_gid().to_ip(), *address.ip());
+    let message = client.protection_domain().register(b"six".to_vec(), AccessFlags::empty()).unwrap();
+    let room = server.protection_domain().register(vec![0u8; 8], AccessFlags::LOCAL_WRITE).unwrap();
+    server.queue_pair().post_receive(&ReceiveRequest::new(1, &[room.slice(..).unwrap()])).unwrap();
+    let slice = [message.slice(..).unwrap()];
+    client.queue_pair().post_send(&SendRequest::send(2, &slice).signaled()).unwrap();
+    completions(server.completion_queue(), 1)[0].success().unwrap();
+    assert_eq!(room.to_vec(..3).unwrap(), b"six");
+    // A listener on every IPv6 address takes it as well.
+    let everywhere = Listener::bind("[::]:0").unwrap();
+    let port = everywhere.local_addr().unwrap().port();
+    thread::scope(|scope| {
+        let server = scope.spawn(|| everywhere.accept().unwrap());
+        options().connect(SocketAddrV6::new(*address.ip(), port, 0, address.scope_id())).unwrap();
+        server.join().unwrap();
+    });
 }

@@ -3,4 +3,14 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod address_info;
 mod connection;
+mod datagram;
+mod listener;
+mod multicast;
+mod private_data;
+mod refusal;
+mod resources;
+mod step_by_step;
+mod teardown;
+mod unreachable;

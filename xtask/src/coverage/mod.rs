@@ -1,4 +1,4 @@
-//! `coverage`: which functions of libibverbs are bound, wrapped and tested.
+//! `coverage`: which functions of libibverbs and librdmacm are bound, wrapped and tested.
 
 mod reasons;
 mod test_sources;
@@ -26,8 +26,10 @@ struct Library {
     safe: &'static str,
 }
 
-const LIBRARIES: &[Library] =
-    &[Library { header: "infiniband/verbs.h", prefix: "ibv_", sys: "ibverbs-sys", safe: "verbs" }];
+const LIBRARIES: &[Library] = &[
+    Library { header: "infiniband/verbs.h", prefix: "ibv_", sys: "ibverbs-sys", safe: "verbs" },
+    Library { header: "rdma/rdma_cma.h and rdma/rdma_verbs.h", prefix: "rdma_", sys: "rdmacm-sys", safe: "cm" },
+];
 
 /// `coverage`
 ///

@@ -20,4 +20,38 @@ const REASONS: &[(&[&str], &str)] = &[
     (&["ibv_wr_abort"], "what does not fit is found before `ibv_wr_start`, so nothing has to be given up"),
     (&["ibv_wr_send_tso"], "segmentation offload, of raw packet queue pairs, which have no data path: raw only"),
     (&["ibv_wr_set_xrc_srqn"], "XRC has a thin owner, and no data path: raw only"),
+    (
+        &["rdma_create_qp", "rdma_create_qp_ex", "rdma_destroy_qp"],
+        "queue pairs are made by `verbs`, so that no call of librdmacm changes or destroys one behind its owner's back",
+    ),
+    (&["rdma_create_srq", "rdma_create_srq_ex", "rdma_destroy_srq"], "shared receive queues are made by `verbs`"),
+    (
+        &["rdma_create_ep", "rdma_destroy_ep"],
+        "an endpoint owns its queue pair; `cm::connect` and `cm::Listener` are as short, and have deadlines",
+    ),
+    (
+        &["rdma_reg_msgs", "rdma_reg_read", "rdma_reg_write", "rdma_dereg_mr"],
+        "a helper over one verb: `verbs::ProtectionDomain::register`",
+    ),
+    (
+        &[
+            "rdma_post_recv",
+            "rdma_post_recvv",
+            "rdma_post_send",
+            "rdma_post_sendv",
+            "rdma_post_read",
+            "rdma_post_readv",
+            "rdma_post_write",
+            "rdma_post_writev",
+            "rdma_post_ud_send",
+        ],
+        "a helper over one verb, which takes addresses on trust: `verbs::QueuePair` posts",
+    ),
+    (&["rdma_get_send_comp", "rdma_get_recv_comp"], "a helper over one verb: `verbs::CompletionQueue::wait`"),
+    (&["rdma_seterrno"], "errors are values"),
+    (
+        &["rdma_resolve_addrinfo", "rdma_query_addrinfo"],
+        "release 60 only: a resolver of InfiniBand's subnet administration, which no other device has: raw only",
+    ),
+    (&["rdma_write_cm_event"], "release 60 only: events of a program for itself, which `std::sync` has: raw only"),
 ];

@@ -1,0 +1,121 @@
+//! Many peers at once, and one after another.
+
+use std::thread;
+use std::time::Duration;
+
+use cm::*;
+use verbs::{AccessFlags, ReceiveRequest, SendRequest};
+
+use crate::harness::*;
+
+#[test]
+fn a_thousand_connections_come_and_go_without_a_trace() {
+    let listener = Listener::bind_with(address(), &options(), 16).unwrap();
+    let address = listener.local_addr().unwrap();
+    let round = || {
+        thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let connection = listener.accept().unwrap();
+                assert!(connection.wait_disconnected(Some(LIMIT)).unwrap());
+            });
+            let client = options().connect(address).unwrap();
+            client.disconnect().unwrap();
+            assert!(client.wait_disconnected(Some(LIMIT)).unwrap());
+            server.join().unwrap();
+        });
+    };
+    round();
+    let before = (descriptors(), resources("qp"), resources("cq"), resources("pd"), resources("cm_id"));
+    for _ in 0..1000 {
+        round();
+    }
+    assert_eq!((descriptors(), resources("qp"), resources("cq"), resources("pd"), resources("cm_id")), before);
+}
+
+#[test]
+fn sixty_four_peers_at_once_each_get_their_own_bytes() {
+    const PEERS: usize = 64;
+    let listener = Listener::bind_with(address(), &options(), PEERS as u32).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        for number in 0..PEERS {
+            scope.spawn(move || {
+                let mut options = options();
+                options.timeout = Duration::from_secs(60);
+                options.private_data = vec![number as u8 + 1];
+                let client = options.connect(address).unwrap();
+                assert_eq!(client.private_data()[0], number as u8 + 1, "the answer is for another peer");
+                let region = client.protection_domain().register(vec![number as u8; 32], AccessFlags::empty()).unwrap();
+                let message = [region.slice(..).unwrap()];
+                client.queue_pair().post_send(&SendRequest::send(1, &message).signaled()).unwrap();
+                completions(client.completion_queue(), 1)[0].success().unwrap();
+                assert!(client.wait_disconnected(Some(Duration::from_secs(60))).unwrap());
+            });
+        }
+        let servers: Vec<_> = (0..PEERS)
+            .map(|_| {
+                let request = listener.next_request(Some(Duration::from_secs(60))).unwrap().unwrap();
+                scope.spawn(move || {
+                    let number = request.private_data()[0];
+                    let mut options = options();
+                    options.timeout = Duration::from_secs(60);
+                    options.private_data = vec![number];
+                    let incoming = request.prepare(&options).unwrap();
+                    let region = incoming.protection_domain().register(vec![0; 32], AccessFlags::LOCAL_WRITE).unwrap();
+                    let room = [region.slice(..).unwrap()];
+                    incoming.queue_pair().post_receive(&ReceiveRequest::new(9, &room)).unwrap();
+                    let server = incoming.accept().unwrap();
+                    completions(server.completion_queue(), 1)[0].success().unwrap();
+                    assert_eq!(region.to_vec(..).unwrap(), vec![number - 1; 32]);
+                    server.disconnect().unwrap();
+                    assert!(server.wait_disconnected(Some(Duration::from_secs(60))).unwrap());
+                    number
+                })
+            })
+            .collect();
+        let mut numbers: Vec<u8> = servers.into_iter().map(|server| server.join().unwrap()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=PEERS as u8).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn connections_come_one_after_another_from_incoming() {
+    let listener = Listener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert_ne!(port, 0, "a port was chosen");
+    thread::scope(|scope| {
+        let server = scope.spawn(|| listener.incoming().take(3).map(Result::unwrap).collect::<Vec<_>>());
+        let clients: Vec<_> = (0..3).map(|_| options().connect((ip(), port)).unwrap()).collect();
+        assert_eq!(server.join().unwrap().len(), clients.len());
+    });
+}
+
+#[test]
+fn a_listener_on_every_address_accepts_on_both_devices() {
+    let listener = Listener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::scope(|scope| {
+        let server = scope.spawn(|| listener.incoming().take(2).map(Result::unwrap).collect::<Vec<_>>());
+        let one = options().connect((ip(), port)).unwrap();
+        // Without a source, the kernel would go from the peer's address to itself.
+        let mut over_the_wire = options();
+        over_the_wire.source = Some((ip(), 0).into());
+        let other = over_the_wire.connect((peer_ip(), port)).unwrap();
+        let accepted = server.join().unwrap();
+        let names: Vec<_> =
+            accepted.iter().map(|c| c.protection_domain().context().device().name().to_owned()).collect();
+        assert_eq!(names, [setting("RDMA_TEST_DEVICE"), setting("RDMA_TEST_PEER_DEVICE")]);
+        assert_eq!(one.peer_addr().unwrap().ip(), ip());
+        assert_eq!((other.local_addr().unwrap().ip(), other.peer_addr().unwrap().ip()), (ip(), peer_ip()));
+    });
+}
+
+#[test]
+fn no_request_in_time_is_none() {
+    let listener = Listener::bind(address()).unwrap();
+    let started = std::time::Instant::now();
+    assert!(listener.next_request(Some(Duration::from_millis(100))).unwrap().is_none());
+    assert!(listener.next_request(Some(Duration::ZERO)).unwrap().is_none());
+    assert!(started.elapsed() >= Duration::from_millis(100));
+}

@@ -1,0 +1,118 @@
+//! Multicast groups.
+
+use cm::*;
+use verbs::{AccessFlags, Grh, MULTICAST_QPN, ReceiveRequest, SendRequest};
+
+use crate::harness::*;
+
+fn member(source: std::net::IpAddr, group: &str, role: MulticastRole) -> Result<MulticastGroup> {
+    let mut options = options();
+    options.source = Some((source, 0).into());
+    options.join_multicast(group.parse().unwrap(), role)
+}
+
+fn send(from: &MulticastGroup, text: &[u8]) {
+    let region = from.queue_pair().protection_domain().register(text.to_vec(), AccessFlags::empty()).unwrap();
+    let message = [region.slice(..).unwrap()];
+    let to = from.address();
+    let request = SendRequest::send_to(9, &message, from.address_handle(), to.qp_num, to.qkey).signaled();
+    from.queue_pair().post_send(&request).unwrap();
+    completions(from.queue_pair().send_cq(), 1)[0].success().unwrap();
+}
+
+#[test]
+fn what_is_sent_to_a_group_arrives_at_each_member() {
+    for text in ["239.1.2.3", "ff1e::1:2:3"] {
+        // A member of an IPv6 group needs an IPv6 address to come from.
+        let join = || match text.contains(':') {
+            true => options().join_multicast(text.parse().unwrap(), MulticastRole::Full),
+            false => member(ip(), text, MulticastRole::Full),
+        };
+        if text.contains(':') {
+            // Through which interface a group of all hosts goes, only a route says.
+            match join() {
+                Ok(group) => assert_eq!(group.address().qp_num, MULTICAST_QPN),
+                Err(error) => {
+                    assert!(matches!(error, Error::AddressUnresolved { .. } | Error::Unsupported { .. }), "{error}");
+                }
+            }
+            continue;
+        }
+        let (one, other, sender) = (join().unwrap(), join().unwrap(), join().unwrap());
+        assert_eq!(one.address().qp_num, MULTICAST_QPN);
+        assert_eq!(one.address().qkey, 0x0123_4567);
+        assert!(one.is_receiver());
+        let regions: Vec<_> = [&one, &other]
+            .map(|member| {
+                let pd = member.queue_pair().protection_domain();
+                let region = pd.register(vec![0u8; 64], AccessFlags::LOCAL_WRITE).unwrap();
+                member.queue_pair().post_receive(&ReceiveRequest::new(1, &[region.slice(..).unwrap()])).unwrap();
+                region
+            })
+            .into();
+        send(&sender, b"to all");
+        for (member, region) in [&one, &other].into_iter().zip(&regions) {
+            let done = completions(member.queue_pair().recv_cq(), 1)[0];
+            assert_eq!(done.success().unwrap().datagram().unwrap().source_qp_num(), sender.queue_pair().qp_num());
+            assert_eq!(region.to_vec(Grh::LEN..Grh::LEN + 6).unwrap(), b"to all");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_has_left_gets_nothing_more() {
+    let (stays, leaves, sender) = (
+        member(ip(), "239.1.2.4", MulticastRole::Full).unwrap(),
+        member(ip(), "239.1.2.4", MulticastRole::Full).unwrap(),
+        member(ip(), "239.1.2.4", MulticastRole::Full).unwrap(),
+    );
+    let room = stays.queue_pair().protection_domain().register(vec![0u8; 64], AccessFlags::LOCAL_WRITE).unwrap();
+    stays.queue_pair().post_receive(&ReceiveRequest::new(1, &[room.slice(..).unwrap()])).unwrap();
+    drop(leaves);
+    send(&sender, b"still here");
+    completions(stays.queue_pair().recv_cq(), 1)[0].success().unwrap();
+    assert_eq!(room.to_vec(Grh::LEN..Grh::LEN + 10).unwrap(), b"still here");
+}
+
+#[test]
+fn an_address_that_is_no_groups_is_refused_before_the_call() {
+    let error = options().join_multicast("192.0.2.1".parse().unwrap(), MulticastRole::Full).unwrap_err().to_string();
+    assert!(error.contains("192.0.2.1") && error.contains("224.0.0.0/4"), "{error}");
+    let id = EventChannel::create().unwrap().create_id(PortSpace::UDP).unwrap();
+    let error = id.join_multicast("192.0.2.1".parse().unwrap(), MulticastRole::Full).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    let error = id.join_multicast("239.1.2.3".parse().unwrap(), MulticastRole::Full).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "no device yet: {error}");
+}
+
+#[test]
+fn a_group_joined_twice_by_one_id_is_left_twice() {
+    let group = member(ip(), "239.1.2.5", MulticastRole::Full).unwrap();
+    let id = group.id();
+    let again = id.join_multicast("239.1.2.5".parse().unwrap(), MulticastRole::Full);
+    match again {
+        Ok(again) => {
+            match event(id) {
+                EventKind::MulticastJoin { membership, .. } => assert_eq!(membership, again.key()),
+                other => panic!("{other}"),
+            }
+            again.leave().unwrap();
+        }
+        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE), "{error}"),
+    }
+    drop(group);
+}
+
+#[test]
+fn one_who_only_sends_is_no_receiver_or_the_kernel_says_no() {
+    match member(ip(), "239.1.2.6", MulticastRole::SendOnly) {
+        Ok(group) => {
+            assert!(!group.is_receiver());
+            send(&group, b"out");
+        }
+        Err(error) => assert!(
+            matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)),
+            "kernel 6.1 may not know the role on RoCE: {error}"
+        ),
+    }
+}

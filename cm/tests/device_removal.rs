@@ -1,0 +1,46 @@
+//! A device that goes away under its connections. It has a process of its own, since the device's context stays open as long as that.
+
+mod harness;
+
+use std::process::Command;
+use std::thread;
+
+use cm::*;
+
+use harness::*;
+
+/// Runs a command that has to succeed.
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_listener_and_a_connection_are_told_that_their_device_is_gone() {
+    run("ip link add cm0 type veth peer name cm1");
+    run("ip address add 192.0.2.65/30 dev cm0");
+    run("ip link set cm0 up");
+    run("ip link set cm1 up");
+    run("rdma link add rxecm type rxe netdev cm0");
+    let listener = Listener::bind("192.0.2.65:7471").unwrap();
+    let (client, server) = thread::scope(|scope| {
+        let server = scope.spawn(|| listener.accept().unwrap());
+        let client = options().connect("192.0.2.65:7471").unwrap();
+        (client, server.join().unwrap())
+    });
+    // It ends when this process does, and with it lets go of the device.
+    let removal = Command::new("sh").args(["-c", "rdma link delete rxecm; ip link delete cm0"]).spawn().unwrap();
+    let started = std::time::Instant::now();
+    let error = listener.next_request(Some(LIMIT));
+    assert!(matches!(error, Err(Error::DeviceRemoved)), "{error:?}");
+    for end in [&client, &server] {
+        let error = end.wait_disconnected(Some(LIMIT));
+        assert!(matches!(error, Err(Error::DeviceRemoved) | Ok(true)), "{error:?}");
+    }
+    drop((client, server, listener));
+    let error = options().connect("192.0.2.65:7471").unwrap_err();
+    assert!(matches!(error, Error::AddressUnresolved { errno: libc::ENODEV, .. }), "{error}");
+    assert!(started.elapsed() < 2 * LIMIT);
+    drop(removal);
+}
