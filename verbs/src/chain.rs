@@ -51,7 +51,8 @@ pub(crate) mod sealed {
     ///
     /// # Safety
     ///
-    /// `as_wr` returns, for each index below `length`, another request as [`Request`] has it.
+    /// `as_wr` returns, for each index below `length`, another request as [`Request`] has it; `length` does not change while `self` is
+    /// borrowed.
     pub unsafe trait Requests<W, T> {
         /// Whether one may have inline data.
         #[doc(hidden)]
@@ -63,8 +64,12 @@ pub(crate) mod sealed {
 
         #[doc(hidden)]
         fn length(&self) -> usize;
+
+        /// # Safety
+        ///
+        /// `index` is below `length`.
         #[doc(hidden)]
-        fn as_wr(&self, index: usize) -> *mut W;
+        unsafe fn as_wr(&self, index: usize) -> *mut W;
 
         /// Links the requests, up to one that the queue does not take.
         #[doc(hidden)]
@@ -88,8 +93,9 @@ pub(crate) mod sealed {
         }
 
         #[inline]
-        fn as_wr(&self, index: usize) -> *mut W {
-            self[index].as_wr()
+        unsafe fn as_wr(&self, index: usize) -> *mut W {
+            // SAFETY: the caller says that there is such a request.
+            unsafe { self.get_unchecked(index) }.as_wr()
         }
     }
 
@@ -104,8 +110,9 @@ pub(crate) mod sealed {
         }
 
         #[inline]
-        fn as_wr(&self, index: usize) -> *mut W {
-            self[index].as_wr()
+        unsafe fn as_wr(&self, index: usize) -> *mut W {
+            // SAFETY: the caller says that there is such a request.
+            unsafe { self.get_unchecked(index) }.as_wr()
         }
     }
 
@@ -120,8 +127,9 @@ pub(crate) mod sealed {
         }
 
         #[inline]
-        fn as_wr(&self, index: usize) -> *mut W {
-            self[index].as_wr()
+        unsafe fn as_wr(&self, index: usize) -> *mut W {
+            // SAFETY: the caller says that there is such a request.
+            unsafe { self.get_unchecked(index) }.as_wr()
         }
     }
 }

@@ -80,7 +80,10 @@ fn parse(text: &str) -> Option<Endpoint> {
     let (lid, qp_num, psn, gid) = (number(4)?, number(6)?, number(6)?, number(32)?);
     let gid = Gid::from_bytes(gid.to_be_bytes());
     let mtu = match fields.next() {
-        Some(mtu) => Some(Mtu::from_bytes(mtu.parse().ok()?).ok()?),
+        // As it is written, without a sign or zeroes before it.
+        Some(text) => {
+            Some(Mtu::from_bytes(text.parse().ok()?).ok()?).filter(|mtu| mtu.to_string() == text).map(Some)?
+        }
         None => None,
     };
     let gid = (!gid.is_unspecified()).then_some(gid);

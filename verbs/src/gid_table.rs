@@ -175,12 +175,22 @@ impl Context {
             room += self.port(number)?.gid_table_len() as usize;
         }
         self.port(port)?;
-        let mut entries: Vec<ffi::ibv_gid_entry> = Vec::with_capacity(room);
-        // SAFETY: the context is open, and `entries` has room for `room` entries.
-        let count = unsafe { ffi::ibv_query_gid_table(self.as_raw(), entries.as_mut_ptr(), room, 0) };
-        let count = count_or_negative(count).map_err(|errno| errno.of(VERB, self.device().name()))?;
-        // SAFETY: libibverbs wrote `count` entries, and not more than there was room for.
-        unsafe { entries.set_len(count.min(room)) };
+        let arguments = || format!("{}, room for {room} entries", self.device().name());
+        let mut entries: Vec<ffi::ibv_gid_entry> = Vec::new();
+        // How long the tables are is what the device says.
+        entries.try_reserve_exact(room).map_err(|_| Errno(libc::ENOMEM).of(VERB, arguments()))?;
+        // SAFETY: the context is open, and `entries` has room for `room` entries. All zeroes are an empty entry, so each is valid whether
+        // or not the call writes to it.
+        let count = unsafe {
+            entries.as_mut_ptr().write_bytes(0, room);
+            entries.set_len(room);
+            ffi::ibv_query_gid_table(self.as_raw(), entries.as_mut_ptr(), room, 0)
+        };
+        let count = count_or_negative(count).map_err(|errno| errno.of(VERB, arguments()))?;
+        if count > room {
+            return Err(Errno(libc::EIO).with_remedy(VERB, arguments(), format!("the provider told of {count}")));
+        }
+        entries.truncate(count);
         Ok(entries.iter().map(GidEntry::from_raw).filter(|entry| entry.port == u32::from(port)).collect())
     }
 

@@ -248,8 +248,7 @@ unsafe impl Requests<ffi::ibv_recv_wr, ()> for Waiting<'_> {
         self.slots.waiting
     }
 
-    fn as_wr(&self, index: usize) -> *mut ffi::ibv_recv_wr {
-        assert!(index < self.slots.waiting);
+    unsafe fn as_wr(&self, index: usize) -> *mut ffi::ibv_recv_wr {
         // SAFETY: the chain has as many requests.
         (0..index).fold(self.slots.first, |request, _| unsafe { (*request).next })
     }

@@ -157,7 +157,9 @@ impl SelectiveSignaling {
         let mut unsignaled = self.unsignaled;
         for index in 0..count {
             let signal = self.signal_next && index + 1 == count;
-            unsignaled = self.number(requests.as_wr(index), index, unsignaled, signal);
+            // SAFETY: there are `count` requests.
+            let wr = unsafe { requests.as_wr(index) };
+            unsignaled = self.number(wr, index, unsignaled, signal);
         }
         match qp.post_send_chain(requests) {
             // There are free slots for them, whose number has 32 bits.
@@ -240,10 +242,10 @@ impl SelectiveSignaling {
     /// Counts what was taken of a chain, or all of it if that is unknown.
     #[cold]
     fn refused<T: Transport, C: SendChain<T> + ?Sized>(&mut self, requests: &C, error: PostError) -> PostError {
-        let taken = error.accepted().unwrap_or(requests.length());
+        let taken = error.accepted().unwrap_or(requests.length()).min(requests.length());
         let mut unsignaled = self.unsignaled;
         for index in 0..taken {
-            // SAFETY: the request is initialised.
+            // SAFETY: there are at least `taken` requests, and each is initialised.
             let signaled = unsafe { (*requests.as_wr(index)).send_flags & SIGNALED != 0 };
             unsignaled = if signaled { 0 } else { unsignaled + 1 };
         }

@@ -297,10 +297,10 @@ pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &m
     if length == 0 {
         return Linked { first: ptr::null_mut(), count: 0, refused: ptr::null_mut() };
     }
-    let first = chain.as_wr(0);
-    let mut last = first;
-    // SAFETY: these are requests of the chain.
+    // SAFETY: these are requests of the chain, which has as many.
     unsafe {
+        let first = chain.as_wr(0);
+        let mut last = first;
         if is_refused(first) {
             return Linked { first, count: 0, refused: first };
         }
@@ -314,8 +314,8 @@ pub(crate) fn link_each<W: WorkRequest, T, C: Requests<W, T> + ?Sized>(chain: &m
             last = request;
         }
         W::next(last).write(ptr::null_mut());
+        Linked { first, count: length, refused: ptr::null_mut() }
     }
-    Linked { first, count: length, refused: ptr::null_mut() }
 }
 
 #[cfg(test)]

@@ -187,12 +187,12 @@ impl<T: Transport> ExtendedSend<'_, T> {
     #[inline]
     pub fn post_send_chain<C: SendChain<T> + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
         let total = requests.length();
-        // SAFETY: the requests are initialised.
+        // SAFETY: there are `total` requests, which are initialised.
         let unfit = (0..total).position(|index| unsafe { self.is_unfit(requests.as_wr(index)) });
         let count = unfit.unwrap_or(total);
         if count > 0 {
             let qp = self.extended.qp.as_ptr();
-            // SAFETY: the queue pair is alive, and the requests are valid for its transport and fit.
+            // SAFETY: the queue pair is alive, and `count` of the requests are valid for its transport and fit.
             let code = unsafe {
                 call!(qp.wr_start());
                 for index in 0..count {
@@ -206,7 +206,8 @@ impl<T: Transport> ExtendedSend<'_, T> {
         }
         match unfit {
             None => Ok(()),
-            Some(index) => Err(self.unfit(requests.as_wr(index), index, total)),
+            // SAFETY: the request is one of them.
+            Some(index) => Err(self.unfit(unsafe { requests.as_wr(index) }, index, total)),
         }
     }
 

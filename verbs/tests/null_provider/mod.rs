@@ -94,6 +94,11 @@ impl NullProvider {
         self.shared.lock().refusal = Some(refusal);
     }
 
+    /// No request is refused after all.
+    pub(crate) fn refuse_nothing(&self) {
+        self.shared.lock().refusal = None;
+    }
+
     /// The next completion has this status and opcode, whatever they mean.
     pub(crate) fn complete_with(&self, status: u32, opcode: u32) {
         self.shared.lock().odd_completion = Some((status, opcode));

@@ -1,0 +1,107 @@
+//! A batch does what a list of requests does, in whatever order it is filled, posted, cut and begun anew.
+
+use proptest::prelude::*;
+use verbs::*;
+
+use crate::null_provider::{BadWr, Refusal};
+use crate::{Bench, for_all};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A request with this many slices, which are copied.
+    PushWith(usize),
+    /// One with a list of its own.
+    Push,
+    Inline(usize),
+    /// Posts all of it; the queue refuses what comes after so many, if any.
+    Post(Option<usize>),
+    Skip(usize),
+    Begin,
+    /// The chain is forgotten, and the batch begun anew.
+    Forget,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0usize..5).prop_map(Step::PushWith),
+        3 => Just(Step::Push),
+        2 => (0usize..80).prop_map(Step::Inline),
+        3 => proptest::option::of(0usize..12).prop_map(Step::Post),
+        2 => (0usize..12).prop_map(Step::Skip),
+        1 => Just(Step::Begin),
+        1 => Just(Step::Forget),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+/// What a request was made with: its identifier, how many slices it has, and how many bytes inline.
+type Expected = (u64, usize, usize);
+
+#[test]
+fn a_batch_is_posted_as_a_list_would_be() {
+    for_all((0usize..6, steps()), |(capacity, steps)| {
+        let bench = Bench::new();
+        let region = bench.pd.register(vec![0; 4096], AccessFlags::LOCAL_WRITE).unwrap();
+        let own = [region.slice(4000..4096).unwrap()];
+        let slices: Vec<_> = (0..4).map(|index| region.slice(index * 100..index * 100 + 10 + index).unwrap()).collect();
+        let bytes = [7; 80];
+        let inline: Vec<_> = (0..80).map(|length| [InlineSlice::new(&bytes[..length])]).collect();
+        let mut batch = SendBatch::with_capacity(capacity);
+        let mut chain = batch.begin();
+        let mut model: Vec<Expected> = Vec::new();
+        for (wr_id, step) in steps.into_iter().enumerate() {
+            let wr_id = wr_id as u64;
+            match step {
+                Step::PushWith(count) => {
+                    let count = count.min(slices.len());
+                    chain.push_with(SendRequest::send(wr_id, &[]).signaled(), &slices[..count]);
+                    model.push((wr_id, (0..count).map(|index| 10 + index).sum(), 0));
+                }
+                Step::Push => {
+                    chain.push(SendRequest::send(wr_id, &own).signaled());
+                    model.push((wr_id, 96, 0));
+                }
+                Step::Inline(length) => {
+                    chain.push(SendRequest::send_inline(wr_id, &inline[length]).signaled());
+                    model.push((wr_id, length, length));
+                }
+                Step::Post(refused_after) => {
+                    if let Some(after) = refused_after {
+                        bench.provider.refuse(Refusal { after, errno: libc::EIO, bad_wr: BadWr::Refused });
+                    }
+                    // The queue pair takes 64 bytes inline.
+                    let unfit = model.iter().position(|(_, _, inline)| *inline > 64).unwrap_or(model.len());
+                    let taken = refused_after.map_or(unfit, |after| after.min(unfit));
+                    match bench.qp.post_send_chain(&mut chain) {
+                        Ok(()) => prop_assert_eq!(taken, model.len()),
+                        Err(error) => {
+                            prop_assert_eq!((error.accepted(), error.requests()), (Some(taken), model.len()));
+                            prop_assert!(taken < model.len());
+                        }
+                    }
+                    let completed: Vec<_> =
+                        bench.completions().iter().map(|c| (c.wr_id(), c.as_raw().byte_len as usize)).collect();
+                    let expected: Vec<_> = model[..taken].iter().map(|(wr_id, length, _)| (*wr_id, *length)).collect();
+                    prop_assert_eq!(completed, expected);
+                    bench.provider.refuse_nothing();
+                }
+                Step::Skip(count) => {
+                    chain.skip(count);
+                    model.drain(..count.min(model.len()));
+                }
+                Step::Begin => {
+                    chain = batch.begin();
+                    model.clear();
+                }
+                Step::Forget => {
+                    std::mem::forget(chain);
+                    chain = batch.begin();
+                    model.clear();
+                }
+            }
+            prop_assert_eq!((chain.len(), chain.is_empty()), (model.len(), model.is_empty()));
+        }
+        bench.provider.assert_no_violation();
+        Ok(())
+    });
+}
