@@ -68,7 +68,8 @@ open_enum! {
 ///
 /// # Errors
 ///
-/// [`Error::NoKernelSupport`]: the kernel has no RDMA subsystem, or its device nodes are not visible here.
+/// * [`Error::NoKernelSupport`]: the kernel has no RDMA subsystem, or its device nodes are not visible here.
+/// * `ENOMEM`, `EMFILE`: there is no memory, or the process has too many open files.
 ///
 /// # References
 ///
@@ -78,7 +79,14 @@ pub fn devices() -> Result<DeviceList> {
     let mut count: c_int = 0;
     // SAFETY: `count` outlives the call.
     let list = null_and_errno(unsafe { ffi::ibv_get_device_list(&mut count) });
-    let list = list.map_err(|errno| Error::NoKernelSupport { errno: errno.0 })?;
+    let list = list.map_err(|errno| match errno.0 {
+        // That says nothing of the kernel.
+        libc::ENOMEM => errno.of("ibv_get_device_list", ""),
+        libc::EMFILE | libc::ENFILE => {
+            errno.with_remedy("ibv_get_device_list", "", "too many open files: see `ulimit -n`")
+        }
+        errno => Error::NoKernelSupport { errno },
+    })?;
     Ok(DeviceList { list: Arc::new(List { list, count: usize::try_from(count).unwrap_or(0) }) })
 }
 

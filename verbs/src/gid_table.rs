@@ -33,6 +33,9 @@ open_enum! {
     }
 }
 
+/// How many entries of a port there is room for, whatever the device says. (Real ones have up to some thousand.)
+const MAX_ENTRIES: u32 = 1 << 16;
+
 /// `struct ibv_gid_entry`: an entry of a GID table that holds an address.
 #[doc(alias = "ibv_gid_entry")]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,20 +175,14 @@ impl Context {
         // The call wants room for the entries of all ports, and fails with EINVAL if there is too little.
         let mut room = 0;
         for number in 1..=self.device_attributes()?.port_count() {
-            room += self.port(number)?.gid_table_len() as usize;
+            room += self.port(number)?.gid_table_len().min(MAX_ENTRIES) as usize;
         }
         self.port(port)?;
         let arguments = || format!("{}, room for {room} entries", self.device().name());
-        let mut entries: Vec<ffi::ibv_gid_entry> = Vec::new();
-        // How long the tables are is what the device says.
-        entries.try_reserve_exact(room).map_err(|_| Errno(libc::ENOMEM).of(VERB, arguments()))?;
-        // SAFETY: the context is open, and `entries` has room for `room` entries. All zeroes are an empty entry, so each is valid whether
-        // or not the call writes to it.
-        let count = unsafe {
-            entries.as_mut_ptr().write_bytes(0, room);
-            entries.set_len(room);
-            ffi::ibv_query_gid_table(self.as_raw(), entries.as_mut_ptr(), room, 0)
-        };
+        // SAFETY: all zeroes are a valid, empty entry. (So each entry is valid, whether or not the call writes to it.)
+        let mut entries: Vec<ffi::ibv_gid_entry> = vec![unsafe { std::mem::zeroed() }; room];
+        // SAFETY: the context is open, and `entries` has room for `room` entries.
+        let count = unsafe { ffi::ibv_query_gid_table(self.as_raw(), entries.as_mut_ptr(), room, 0) };
         let count = count_or_negative(count).map_err(|errno| errno.of(VERB, arguments()))?;
         if count > room {
             return Err(Errno(libc::EIO).with_remedy(VERB, arguments(), format!("the provider told of {count}")));

@@ -33,7 +33,8 @@ impl<T: Connected> QueuePair<T> {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`]: the window, the region and the queue pair are not of one context; the window is of type 1, and is to be
-    ///   zero-based or is of another domain than the region; the window [is freed](MemoryWindow::is_freed).
+    ///   zero-based or is of another domain than the region; it is of type 2, and was bound by another queue pair, and neither
+    ///   unbound nor [released](MemoryWindow::release) since; it [is freed](MemoryWindow::is_freed).
     /// * [`Error::Post`], or for a window of type 1 the same error numbers: as those of [`post_send`](Self::post_send).
     ///
     /// What only the device sees, it tells by the status
@@ -86,7 +87,7 @@ impl<T: Connected> QueuePair<T> {
     /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     pub fn post_unbind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &UnbindRequest) -> Result<()> {
         self.protection_domain().context().must_be(window.protection_domain().context(), VERB, "mw")?;
-        let state = window.handle.lock();
+        let mut state = window.handle.lock();
         let mw = state.mw().ok_or_else(freed)?;
         if K::TYPE == WindowType1::TYPE {
             // Some providers look at the region though it is not to be bound to.
@@ -97,7 +98,9 @@ impl<T: Connected> QueuePair<T> {
             // SAFETY: the region is alive, and of the window's context.
             return unsafe { self.bind_type_1(mw, request.wr_id, request.flags, nothing) };
         }
-        Ok(self.post_send(&request.invalidation(state.rkey()))?)
+        self.post_send(&request.invalidation(state.rkey()))?;
+        state.set_unbinding(self.as_raw());
+        Ok(())
     }
 
     /// The provider sets the window's key.
@@ -156,6 +159,11 @@ pub(super) fn bind_type_2<T: Connected, K: WindowType>(
     request: &BindRequest,
     post: impl FnOnce(NonNull<ffi::ibv_mw>, u32) -> Result<(), PostError>,
 ) -> Result<RemoteSlice> {
+    if !window.handle.lock().may_be_bound_by(qp.as_raw()) {
+        // The device would refuse it, and that queue pair be dropped with the window still bound.
+        let rule = "it serves that one only, until it was unbound and released";
+        return Err(Error::invalid(VERB, "mw", "a window that another queue pair has bound", rule));
+    }
     window.hold(&request.region);
     qp.bound_windows().add(&window.handle);
     let mut state = window.handle.lock();

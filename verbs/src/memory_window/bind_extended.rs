@@ -60,8 +60,10 @@ impl<T: Connected> ExtendedSend<'_, T> {
     pub fn post_unbind(&self, window: &mut MemoryWindow<WindowType2>, request: &UnbindRequest) -> Result<()> {
         let context = self.queue_pair().protection_domain().context();
         context.must_be(window.protection_domain().context(), "ibv_wr_local_inv", "mw")?;
-        let state = window.handle.lock();
+        let mut state = window.handle.lock();
         state.mw().ok_or_else(freed)?;
-        Ok(self.post_send(&request.invalidation(state.rkey()))?)
+        self.post_send(&request.invalidation(state.rkey()))?;
+        state.set_unbinding(self.queue_pair().as_raw());
+        Ok(())
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct State {
     last_rkey: u32,
     /// The queue pair that cannot be destroyed as long as the window is bound.
     bound_by: Option<NonNull<ffi::ibv_qp>>,
+    /// Whether a request to unbind it was posted after that.
+    unbinding: bool,
 }
 
 // SAFETY: the window is only passed to libibverbs, and written to under the lock; the queue pair is only compared with.
@@ -34,7 +36,7 @@ impl Handle {
     ///
     /// The window is alive, and nobody else frees it. The caller keeps its domain until it is freed.
     pub(super) unsafe fn new(mw: NonNull<ffi::ibv_mw>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { mw: Some(mw), last_rkey: 0, bound_by: None }) })
+        Arc::new(Self { state: Mutex::new(State { mw: Some(mw), last_rkey: 0, bound_by: None, unbinding: false }) })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -60,9 +62,20 @@ impl State {
         }
     }
 
+    /// Whether no other queue pair has bound it, as far as is known here.
+    pub(super) fn may_be_bound_by(&self, qp: *const ffi::ibv_qp) -> bool {
+        self.unbinding || self.bound_by.is_none_or(|bound_by| std::ptr::eq(bound_by.as_ptr(), qp))
+    }
+
     /// Returns what it was before.
     pub(super) fn set_bound_by(&mut self, qp: Option<NonNull<ffi::ibv_qp>>) -> Option<NonNull<ffi::ibv_qp>> {
+        self.unbinding = false;
         std::mem::replace(&mut self.bound_by, qp)
+    }
+
+    /// A request to unbind it was posted to a queue pair. (That of another queue pair than has bound it fails.)
+    pub(super) fn set_unbinding(&mut self, qp: *const ffi::ibv_qp) {
+        self.unbinding |= self.may_be_bound_by(qp);
     }
 
     /// Frees the window if it is not freed, and with that unbinds it. On failure nothing has changed.
@@ -71,7 +84,7 @@ impl State {
         let last_rkey = self.rkey();
         // SAFETY: the window is there, and is forgotten once it is freed.
         zero_or_errno(unsafe { ffi::ibv_dealloc_mw(mw.as_ptr()) })?;
-        *self = Self { mw: None, last_rkey, bound_by: None };
+        *self = Self { mw: None, last_rkey, bound_by: None, unbinding: false };
         Ok(())
     }
 }

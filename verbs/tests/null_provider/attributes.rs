@@ -11,6 +11,7 @@ use verbs::ffi;
 
 use super::control::QueuePair;
 use super::device::shared;
+use super::lies;
 use super::state::{Kind, set_errno};
 
 #[unsafe(no_mangle)]
@@ -81,6 +82,7 @@ unsafe extern "C" fn ibv_query_qp(
         }
         let pair = qp.cast::<QueuePair>();
         attributes.write((*pair).attributes);
+        lies::tell(&state.lies.queue_pair, &mut *attributes);
         initial.write_bytes(0, 1);
         (*initial).cap = (*pair).attributes.cap;
         (*initial).sq_sig_all = (*pair).signal_all.into();

@@ -11,6 +11,7 @@ use std::{mem, ptr};
 use verbs::ffi;
 
 use super::device::shared;
+use super::lies::tell;
 use super::state::{BadWr, Kind, State, Waiting, set_errno};
 use super::{plain, windows};
 
@@ -191,6 +192,7 @@ pub(super) unsafe fn take(
             completion.status.0 = status;
             completion.opcode.0 = opcode;
         }
+        tell(&state.lies.completion, &mut completion);
         complete(state, cq, Waiting { completion, qp: qp as usize, slots: freed });
     }
     Ok(())

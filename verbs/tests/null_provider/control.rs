@@ -16,6 +16,7 @@ use super::completion_queue::MAX_ENTRIES;
 use super::device::shared;
 use super::events::settle;
 use super::extended::Building;
+use super::lies::tell;
 use super::plain::{self, Ring, Stage};
 use super::state::{Kind, Queue, Slots, State, set_errno};
 
@@ -289,6 +290,7 @@ pub(super) unsafe extern "C" fn ibv_create_qp(
     state.pairs.insert(qp as usize, slots);
     let parents: Vec<usize> = parents.into_iter().map(|(_, address)| address).collect();
     state.add(Kind::QueuePair, qp as usize, &parents);
+    tell(&state.lies.capabilities, &mut attributes.cap);
     qp
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use verbs::ffi;
 
+use super::lies::tell;
 use super::state::{CURRENT, Kind, Shared, State, set_errno};
 use super::{
     DataPath, checked, completion_queue, device_memory, domains, extended, extended_queue, plain, questions, regions,
@@ -190,6 +191,9 @@ pub(super) unsafe fn open(state: &mut State, device: *mut ffi::ibv_device) -> *m
 unsafe extern "C" fn ibv_close_device(context: *mut ffi::ibv_context) -> c_int {
     // SAFETY: the context is one of ours.
     let mut state = unsafe { shared(context) }.lock();
+    if let Some(fault) = state.fault("ibv_close_device") {
+        return fault.returns.unwrap_or(-1);
+    }
     if !state.remove(Kind::Context, context as usize, "ibv_close_device") {
         return -1;
     }
@@ -216,6 +220,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut ffi::ibv_context, attributes
     unsafe {
         attributes.write_bytes(0, 1);
         fill(&mut *attributes);
+        tell(&state.lies.device, &mut *attributes);
     }
     0
 }
@@ -276,6 +281,7 @@ unsafe extern "C" fn query_port(
         ffi::ibv_port_cap_flags::IBV_PORT_CM_SUP.0 | ffi::ibv_port_cap_flags::IBV_PORT_IP_BASED_GIDS.0;
     (port.bad_pkey_cntr, port.qkey_viol_cntr) = (3, 4);
     (port.max_vl_num, port.sm_sl, port.subnet_timeout) = (1, 2, 18);
+    tell(&state.lies.port, &mut port);
     // SAFETY: the caller's structure has room for `length` bytes.
     unsafe { (&raw const port).cast::<u8>().copy_to(attributes.cast(), length.min(size_of_val(&port))) };
     0
@@ -331,7 +337,8 @@ unsafe extern "C" fn _ibv_query_gid_table(
     _size: usize,
 ) -> isize {
     // SAFETY: the context is one of ours.
-    if let Some(fault) = unsafe { shared(context) }.lock().fault("ibv_query_gid_table") {
+    let mut state = unsafe { shared(context) }.lock();
+    if let Some(fault) = state.fault("ibv_query_gid_table") {
         return fault.returns.unwrap_or(-fault.errno) as isize;
     }
     if room < GIDS.len() {
@@ -341,5 +348,5 @@ unsafe extern "C" fn _ibv_query_gid_table(
         // SAFETY: the caller's array has room for `room` entries.
         unsafe { entries.add(index).write(gid_entry(index)) };
     }
-    GIDS.len() as isize
+    state.lies.gids.unwrap_or(GIDS.len() as isize)
 }

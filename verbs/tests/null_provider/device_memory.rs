@@ -70,7 +70,7 @@ unsafe fn check(dm: *mut ffi::ibv_dm, verb: &str, offset: u64, length: usize) ->
     let (mut state, bytes) = unsafe { (shared((*dm).context).lock(), &mut *(*dm.cast::<DeviceMemory>()).bytes) };
     state.check(Kind::DeviceMemory, dm as usize, verb);
     if let Some(fault) = state.fault(verb) {
-        return Err(fault.errno);
+        return Err(fault.returns.unwrap_or(fault.errno));
     }
     if offset % 4 != 0 || length % 4 != 0 {
         return Err(libc::EINVAL);

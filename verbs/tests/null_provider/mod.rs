@@ -28,6 +28,7 @@ mod extended;
 mod extended_cq;
 mod extended_queue;
 mod imports;
+mod lies;
 mod plain;
 mod questions;
 mod regions;
@@ -230,6 +231,13 @@ impl NullProvider {
     /// How many multicast groups a queue pair is attached to.
     pub(crate) fn groups<T: verbs::Transport>(&self, qp: &verbs::QueuePair<T>) -> usize {
         self.shared.lock().pairs.get(&(qp.as_raw() as usize)).map_or(0, |pair| pair.groups.len())
+    }
+
+    /// The objects that there are, in an order of their kinds.
+    pub(crate) fn live_objects(&self) -> Vec<Kind> {
+        let mut kinds = self.shared.lock().live_objects();
+        kinds.sort_by_key(|kind| *kind as u32);
+        kinds
     }
 
     /// What was done wrong so far; it is then forgotten.

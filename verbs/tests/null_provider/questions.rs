@@ -13,6 +13,7 @@ use verbs::ffi;
 
 use super::completion_queue::MAX_MODERATION;
 use super::device::{fill, shared};
+use super::lies::tell;
 use super::state::{CURRENT, Kind, set_errno};
 
 /// The P_Key table of port 1.
@@ -99,6 +100,7 @@ unsafe extern "C" fn query_device_ex(
     all.max_wq_type_rq = 1 << 23;
     all.raw_packet_caps = 0b110;
     all.tm_caps = ffi::ibv_tm_caps { max_rndv_hdr_size: 64, max_num_tags: 127, flags: 1, max_ops: 16384, max_sge: 1 };
+    tell(&state.lies.extended_device, &mut all);
     // SAFETY: the caller's structure has room for `length` bytes.
     unsafe { (&raw const all).cast::<u8>().copy_to(attributes.cast(), length.min(size_of_val(&all))) };
     0

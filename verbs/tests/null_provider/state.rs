@@ -13,6 +13,7 @@ use super::DataPath;
 use super::checked_extended::Building;
 use super::events::AsyncEvents;
 use super::imports::Imports;
+use super::lies::Lies;
 use super::special::Special;
 use super::srq::SharedQueue;
 
@@ -172,6 +173,7 @@ pub(super) struct State {
     pub(super) special: Special,
     pub(super) imports: Imports,
     pub(super) rate_limits: Vec<(u32, u32, u16)>,
+    pub(super) lies: Lies,
     last_number: u32,
 }
 
@@ -309,9 +311,13 @@ impl State {
         }
     }
 
-    /// How this call of `verb` is to fail.
+    /// How this call of `verb` is to fail; sets `errno`, which no caller is to look at unless the verb's convention says so.
     pub(super) fn fault(&mut self, verb: &str) -> Option<Fault> {
-        self.faults.get_mut(verb)?.pop_front()
+        let fault = self.faults.get_mut(verb)?.pop_front();
+        if let Some(fault) = fault {
+            set_errno(fault.errno);
+        }
+        fault
     }
 }
 

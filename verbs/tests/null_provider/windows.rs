@@ -64,7 +64,7 @@ unsafe extern "C" fn bind_mw(qp: *mut ffi::ibv_qp, mw: *mut ffi::ibv_mw, bind: *
         wr.__bindgen_anon_2.bind_mw.bind_info = info;
         let fault = shared((*mw).context).lock().fault("ibv_bind_mw");
         if let Some(fault) = fault {
-            return fault.errno;
+            return fault.returns.unwrap_or(fault.errno);
         }
         let mut bad_wr = ptr::null_mut();
         let code = ffi::ibv_post_send(qp, &mut wr, &mut bad_wr);

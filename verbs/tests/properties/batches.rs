@@ -1,5 +1,7 @@
 //! A batch does what a list of requests does, in whatever order it is filled, posted, cut and begun anew.
 
+use std::mem::ManuallyDrop;
+
 use proptest::prelude::*;
 use verbs::*;
 
@@ -94,7 +96,7 @@ fn a_batch_is_posted_as_a_list_would_be() {
                     model.clear();
                 }
                 Step::Forget => {
-                    std::mem::forget(chain);
+                    let _forgotten = ManuallyDrop::new(chain);
                     chain = batch.begin();
                     model.clear();
                 }

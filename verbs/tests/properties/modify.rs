@@ -55,7 +55,9 @@ const STATES: [(&str, State); 7] = [
 ];
 
 /// From, to, and what RC, UC and UD must have and may have.
-const TABLE: [(&str, &str, [(&str, &str); 3]); 9] = [
+type Row = (&'static str, &'static str, [(&'static str, &'static str); 3]);
+
+const TABLE: [Row; 9] = [
     ("RESET", "INIT", [("PK PT AC", ""), ("PK PT AC", ""), ("PK PT QK", "")]),
     ("INIT", "INIT", [("", "PK PT AC"), ("", "PK PT AC"), ("", "PK PT QK")]),
     ("INIT", "RTR", [("AV MTU DQ RQP MDR RNRT", "ALT AC PK"), ("AV MTU DQ RQP", "ALT AC PK"), ("", "PK QK")]),

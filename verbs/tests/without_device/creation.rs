@@ -78,6 +78,14 @@ fn no_kernel_support_is_told_from_no_device() {
     let provider = NullProvider::new();
     provider.fail("ibv_get_device_list", libc::ENOSYS);
     assert!(matches!(devices(), Err(Error::NoKernelSupport { errno: libc::ENOSYS })));
+    // Neither is it the kernel's fault that there is no memory, or that too many files are open.
+    for errno in [libc::ENOMEM, libc::EMFILE, libc::ENFILE] {
+        provider.fail("ibv_get_device_list", errno);
+        let error = devices().unwrap_err();
+        assert!(matches!(error, Error::Verb { verb: "ibv_get_device_list", .. }), "{error:?}");
+        assert_eq!(error.raw_os_error(), Some(errno));
+        assert_eq!(error.to_string().contains("ulimit -n"), errno != libc::ENOMEM, "{error}");
+    }
     let error = devices().unwrap().find(Some("mlx5_0")).unwrap_err();
     assert!(error.to_string().contains("there is null0"), "{error}");
 }

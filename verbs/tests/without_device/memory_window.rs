@@ -214,6 +214,48 @@ fn a_window_of_type_2_is_freed_before_the_queue_pair_that_it_is_bound_by() {
 }
 
 #[test]
+fn a_window_of_type_2_serves_another_queue_pair_only_once_it_was_unbound_or_released() {
+    let bench = Bench::new();
+    let region = bindable(&bench);
+    let mut window = bench.pd.create_memory_window::<WindowType2>().unwrap();
+    let other = QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).build().unwrap();
+    connect(&other);
+    let refused = |window: &mut MemoryWindow<WindowType2>, qp: &QueuePair<Rc>| {
+        let error = qp.post_bind(window, &request(&region)).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { argument: "mw", .. }), "{error:?}");
+        assert!(error.to_string().contains("until it was unbound and released"), "{error}");
+    };
+    bench.qp.post_bind(&mut window, &request(&region)).unwrap();
+    let key = window.rkey();
+    refused(&mut window, &other);
+    assert_eq!(window.rkey(), key);
+    // A request to unbind it that is refused changes nothing.
+    bench.provider.refuse(Refusal { after: 0, errno: libc::ENOMEM, bad_wr: BadWr::Refused });
+    bench.qp.post_unbind(&mut window, &UnbindRequest::new(1)).unwrap_err();
+    refused(&mut window, &other);
+    // Nor does one that is posted elsewhere.
+    other.post_unbind(&mut window, &UnbindRequest::new(1)).unwrap();
+    refused(&mut window, &other);
+    bench.qp.post_unbind(&mut window, &UnbindRequest::new(1)).unwrap();
+    other.post_bind(&mut window, &request(&region)).unwrap();
+    refused(&mut window, &bench.qp);
+    // As if its peer had invalidated the key, and its message told of it.
+    other.post_unbind(&mut window, &UnbindRequest::new(1)).unwrap();
+    other.post_bind(&mut window, &request(&region)).unwrap();
+    refused(&mut window, &bench.qp);
+    window.release();
+    other.post_send(&SendRequest::local_invalidate(1, window.rkey())).unwrap();
+    bench.qp.post_bind(&mut window, &request(&region)).unwrap();
+    let Bench { qp, region: unused, cq, pd, context, provider } = bench;
+    drop(other);
+    assert!(!window.is_freed());
+    drop(qp);
+    assert!(window.is_freed());
+    drop((window, region, unused, cq, pd, context));
+    provider.assert_clean();
+}
+
+#[test]
 fn the_extended_interface_binds_windows_if_it_was_asked_for() {
     let bench = Bench::build(|builder| builder.require_extended().extended_memory_windows());
     let region = bindable(&bench);
