@@ -15,6 +15,22 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// A [`MemoryRegion`](crate::MemoryRegion) takes its buffer apart into raw parts and keeps no reference to it, since a
 /// device, and through it a peer, may read and write the memory at any time.
 ///
+/// Memory that is moved with its owner is no buffer:
+///
+/// ```compile_fail,E0277
+/// # fn example(pd: &verbs::ProtectionDomain) -> verbs::Result<()> {
+/// let region = pd.register([0u8; 64], verbs::AccessFlags::LOCAL_WRITE)?;
+/// # Ok(()) }
+/// ```
+///
+/// Nor is memory that somebody else can make grow, shrink or free:
+///
+/// ```compile_fail,E0277
+/// # fn example(pd: &verbs::ProtectionDomain, buffer: &'static mut Vec<u8>) -> verbs::Result<()> {
+/// let region = pd.register(buffer, verbs::AccessFlags::LOCAL_WRITE)?;
+/// # Ok(()) }
+/// ```
+///
 /// # Safety
 ///
 /// * The memory that [`into_raw_parts`](Self::into_raw_parts) returns is `length` initialised elements. It stays valid,

@@ -224,6 +224,8 @@ mod remote_slice;
 mod returns;
 mod route;
 mod selective_signaling;
+#[cfg(test)]
+mod send_and_sync;
 mod send_batch;
 mod send_request;
 #[cfg(feature = "serde")]
@@ -323,76 +325,6 @@ pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCom
 pub use work_queue::{WorkQueue, WorkQueueBuilder, WorkQueueFlags, WorkQueueState};
 pub use xrc_domain::XrcDomain;
 pub use xrc_queue_pair::{XrcReceiveQueuePair, XrcSendQueuePair};
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A promise that the compiler keeps.
-    fn is_send<T: Send>() {}
-    fn is_send_and_sync<T: Send + Sync>() {}
-
-    #[test]
-    fn every_type_can_go_to_another_thread() {
-        is_send_and_sync::<DeviceList>();
-        is_send_and_sync::<Device>();
-        is_send_and_sync::<Context>();
-        is_send_and_sync::<ProtectionDomain>();
-        is_send_and_sync::<MemoryRegion<Vec<u8>>>();
-        is_send_and_sync::<MemoryRegion<Box<[std::sync::atomic::AtomicU64]>>>();
-        is_send_and_sync::<MemoryRegion<SameMemory>>();
-        is_send_and_sync::<MemoryRegion<DmaBuf>>();
-        is_send_and_sync::<MemoryRegion<DeviceMemoryRange>>();
-        is_send_and_sync::<MemoryRegion<NullMemory>>();
-        is_send_and_sync::<MemoryRegion<ImportedMemory>>();
-        is_send_and_sync::<MemoryRegion<AddressSpace>>();
-        is_send_and_sync::<RawBuffer>();
-        is_send_and_sync::<Reregistration<Vec<u8>>>();
-        is_send_and_sync::<ReregisterError<Vec<u8>>>();
-        is_send_and_sync::<DeviceMemory>();
-        is_send_and_sync::<MemoryWindow<WindowType1>>();
-        is_send_and_sync::<MemoryWindow<WindowType2>>();
-        is_send_and_sync::<BindRequest>();
-        is_send_and_sync::<AtomicWriteRequest>();
-        is_send_and_sync::<Mapping>();
-        is_send_and_sync::<LocalSlice<'_>>();
-        is_send_and_sync::<LocalSliceMut<'_>>();
-        is_send_and_sync::<CompletionChannel>();
-        is_send_and_sync::<CompletionQueue>();
-        is_send_and_sync::<SharedReceiveQueue>();
-        is_send_and_sync::<ThreadDomain>();
-        is_send_and_sync::<QueuePair<Rc>>();
-        is_send_and_sync::<AsyncEvent>();
-        is_send_and_sync::<QueuePair<Uc>>();
-        is_send_and_sync::<QueuePair<Ud>>();
-        is_send_and_sync::<AddressHandle>();
-        is_send_and_sync::<MulticastAttachment>();
-        is_send_and_sync::<Datagram<'_>>();
-        is_send_and_sync::<XrcDomain>();
-        is_send_and_sync::<XrcSendQueuePair>();
-        is_send_and_sync::<XrcReceiveQueuePair>();
-        is_send_and_sync::<RawPacketQueuePair>();
-        is_send_and_sync::<WorkQueue>();
-        is_send_and_sync::<IndirectionTable>();
-        is_send_and_sync::<Flow>();
-        is_send_and_sync::<Counters>();
-        is_send_and_sync::<EspAction>();
-        is_send_and_sync::<WorkCompletion>();
-        is_send_and_sync::<Error>();
-        is_send::<SendRequest<'_, Rc>>();
-        is_send::<SendRequest<'_, Ud>>();
-        is_send::<PreparedSend<1, Ud>>();
-        is_send::<ReceiveRequest<'_>>();
-        is_send_and_sync::<InlineSlice<'_>>();
-        is_send_and_sync::<HeldSlice>();
-        is_send::<PreparedSend>();
-        is_send::<PreparedReceive>();
-        is_send::<SendBatch>();
-        is_send::<BatchedSends<'_>>();
-        is_send::<ReceiveSlots>();
-        is_send_and_sync::<SelectiveSignaling>();
-    }
-}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

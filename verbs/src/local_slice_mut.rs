@@ -16,6 +16,18 @@ use crate::range::resolve;
 use crate::raw_bytes::RawBytes;
 
 /// A part of a memory region of bytes, to copy into and out of. Disjoint parts can be given to several threads.
+///
+/// There is one to each byte, and while there is, the region itself is neither read nor written to:
+///
+/// ```compile_fail,E0499
+/// # fn example(mut region: verbs::MemoryRegion<Vec<u8>>) {
+/// let (mut one, mut other) = (region.as_local_mut(), region.as_local_mut());
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || one.fill(1));
+///     scope.spawn(move || other.fill(2));
+/// });
+/// # }
+/// ```
 pub struct LocalSliceMut<'a> {
     bytes: RawBytes,
     /// Where the device finds them.

@@ -27,6 +27,20 @@ use crate::local_slice::LocalSlice;
 ///
 /// [ibv_post_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_recv.3.html); InfiniBand Architecture Specification,
 /// volume 1, chapter 11.4.1.2.
+///
+/// # Examples
+///
+/// A region cannot go away while a request that names it waits to be posted:
+///
+/// ```compile_fail,E0505
+/// # use verbs::{MemoryRegion, QueuePair, Rc, ReceiveRequest};
+/// # fn example(qp: &QueuePair<Rc>, region: MemoryRegion<Vec<u8>>) -> verbs::Result<()> {
+/// let slices = [region.slice(..)?];
+/// let request = ReceiveRequest::new(1, &slices);
+/// let buffer = region.deregister().map_err(|(_, error)| error)?;
+/// qp.post_receive(&request)?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "ibv_recv_wr")]
 #[must_use = "a request does nothing before it is posted"]
 #[repr(transparent)]

@@ -40,6 +40,30 @@ use crate::work_request::{Limits, Linked, WorkRequest as _, link_each};
 /// }
 /// # Ok(()) }
 /// ```
+///
+/// A region cannot go away while a chain that names it waits to be posted:
+///
+/// ```compile_fail,E0505
+/// # use verbs::{MemoryRegion, QueuePair, Rc, SendBatch, SendRequest};
+/// # fn example(qp: &QueuePair<Rc>, region: MemoryRegion<Vec<u8>>) -> verbs::Result<()> {
+/// let mut batch = SendBatch::with_capacity(1);
+/// let mut chain = batch.begin();
+/// chain.push_with(SendRequest::send(1, &[]), &[region.slice(..)?]);
+/// drop(region);
+/// qp.post_send_chain(&mut chain)?;
+/// # Ok(()) }
+/// ```
+///
+/// Nor can a chain be posted once the next one has begun in its memory:
+///
+/// ```compile_fail,E0499
+/// # use verbs::{QueuePair, Rc, SendBatch};
+/// # fn example(qp: &QueuePair<Rc>, batch: &mut SendBatch<Rc>) -> verbs::Result<()> {
+/// let mut first = batch.begin();
+/// let mut second = batch.begin();
+/// qp.post_send_chain(&mut first)?;
+/// # Ok(()) }
+/// ```
 pub struct SendBatch<T: Transport = Rc> {
     requests: Vec<SendRequest<'static, T>>,
     slices: Vec<LocalSlice<'static>>,

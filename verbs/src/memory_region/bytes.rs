@@ -107,6 +107,17 @@ impl<B: BufferMut> MemoryRegion<B> {
 
 impl<A: Atomic, B: Buffer<Element = A>> MemoryRegion<B> {
     /// The memory as atomics, which the program may use while the device does.
+    ///
+    /// They are there as long as the region:
+    ///
+    /// ```compile_fail,E0505
+    /// # use std::sync::atomic::{AtomicU64, Ordering};
+    /// # fn example(region: verbs::MemoryRegion<Box<[AtomicU64]>>) -> verbs::Result<()> {
+    /// let flag = &region.as_atomics()[0];
+    /// let buffer = region.deregister().map_err(|(_, error)| error)?;
+    /// flag.store(1, Ordering::Relaxed);
+    /// # Ok(()) }
+    /// ```
     pub fn as_atomics(&self) -> &[A] {
         let elements = self.length / size_of::<A>();
         // SAFETY: the memory is `elements` atomics, valid as long as `self`, and atomics may be written to by others.

@@ -18,6 +18,16 @@ const VERB: &str = "ibv_bind_mw";
 /// `struct ibv_mw_bind`: a request to bind a memory window to a range of a region. It holds the region, and can be posted more than once.
 ///
 /// `wr_id` is the program's own number; the request's completion carries it.
+///
+/// The window is named when the request is posted, and has to be there then:
+///
+/// ```compile_fail,E0382
+/// # use verbs::{BindRequest, MemoryWindow, QueuePair, Rc, WindowType2};
+/// # fn example(qp: &QueuePair<Rc>, mut window: MemoryWindow<WindowType2>, bind: &BindRequest) -> verbs::Result<()> {
+/// drop(window);
+/// qp.post_bind(&mut window, bind)?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "ibv_mw_bind")]
 #[doc(alias = "IBV_WR_BIND_MW")]
 #[must_use = "a request does nothing before it is posted"]

@@ -55,6 +55,12 @@ pub(super) struct Extended {
     lists: bool,
 }
 
+// SAFETY: a provider holds the queue pair's lock from `wr_start` to `wr_complete`, in which the fields are written that builders read; the
+// table itself does not change.
+unsafe impl Send for Extended {}
+// SAFETY: as above.
+unsafe impl Sync for Extended {}
+
 impl Extended {
     /// The `ibv_qp_ex` of a queue pair of transport `T`. `None`: the provider lacks some of what it promised.
     ///

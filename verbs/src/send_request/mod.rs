@@ -61,6 +61,17 @@ use crate::work_request::{is_atomic, names_a_word};
 /// qp.post_send(&request)?;
 /// # Ok(()) }
 /// ```
+///
+/// A post writes to the request, so two threads cannot post the same one; each makes its own:
+///
+/// ```compile_fail,E0277
+/// # use verbs::{QueuePair, Rc, SendRequest};
+/// # fn example(qp: &QueuePair<Rc>, request: &SendRequest<'_>) {
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| qp.post_send(request));
+/// });
+/// # }
+/// ```
 #[doc(alias = "ibv_send_wr")]
 #[must_use = "a request does nothing before it is posted"]
 #[repr(transparent)]

@@ -15,6 +15,7 @@ mod every_verb;
 mod extended;
 mod facts;
 mod flow;
+mod forgotten;
 mod fork;
 mod imports;
 mod inline;

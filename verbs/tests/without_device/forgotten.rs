@@ -1,0 +1,249 @@
+//! What a program forgets is leaked, and nothing more: what is left is used and destroyed as before, and nothing waits for it.
+
+use std::any::Any;
+use std::mem::{ManuallyDrop, forget};
+use std::sync::mpsc;
+use std::thread;
+
+use verbs::*;
+
+use crate::null_provider::{Kind, NullProvider};
+use crate::{Bench, LONG, connect, take_event};
+
+/// Runs a test on a thread of its own; one that hangs fails.
+fn in_time(what: &str, test: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match is_done.recv_timeout(LONG) {
+        // The thread is not waited for: it hangs.
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: not done after {LONG:?}"),
+        _ => thread.join().unwrap_or_else(|_| panic!("{what}: it failed")),
+    }
+}
+
+type Handle = (&'static str, Box<dyn Any + Send>);
+
+/// A handle of each kind, and what is made of handles, as a program has them in the midst of its work: requests in flight, events that
+/// nobody has taken, and such that were taken and not acked.
+fn handles(provider: &NullProvider) -> Vec<Handle> {
+    let list = devices().unwrap();
+    let device = list.get(0).unwrap();
+    let context = device.open().unwrap();
+    let pd = context.create_protection_domain().unwrap();
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND;
+    let region = pd.register(vec![0u8; 256], access).unwrap();
+    let again = region.register_again(&pd, AccessFlags::LOCAL_WRITE).unwrap();
+    let channel = context.create_completion_channel().unwrap();
+    let cq = CompletionQueueBuilder::new(&context, 64).channel(&channel).build().unwrap();
+    let srq = pd.create_shared_receive_queue(8).unwrap();
+    let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build().unwrap();
+    connect(&qp);
+    let on_srq = QueuePair::<Rc>::builder(&pd, &cq, &cq).shared_receive_queue(&srq).build().unwrap();
+    let ud = QueuePair::<Ud>::builder(&pd, &cq, &cq).build().unwrap();
+    let local = ud.local_endpoint(1, &GidFilter::default()).unwrap();
+    ud.activate(&local, 0x11).unwrap();
+    let ah = pd.create_address_handle_to(&local, &local.endpoint).unwrap();
+    let attachment = ud.attach_multicast("239.1.2.3".parse().unwrap(), 0).unwrap();
+    let held = region.hold(..64).unwrap();
+    take_event(provider, &cq, || qp.post_send(&SendRequest::send(1, &[]).signaled()).unwrap());
+    cq.arm(Notify::Any).unwrap();
+    qp.post_send(&SendRequest::send(2, &[]).signaled()).unwrap();
+    provider.raise(&context, AsyncEventType::QUEUE_PAIR_FATAL, qp.as_raw() as usize);
+    let mut window = pd.create_memory_window::<WindowType2>().unwrap();
+    let bind = BindRequest::new(3, &region, .., AccessFlags::REMOTE_READ).unwrap();
+    qp.post_bind(&mut window, &bind).unwrap();
+    let mut receives = ReceiveSlots::new(held.clone(), 16, 0).unwrap();
+    receives.refill(&qp).unwrap();
+    let prepared = PreparedSend::send_to(4, [held.clone()], &ah, 0x22, 0x11);
+    ud.post_prepared_send(&prepared).unwrap();
+    let wq = WorkQueueBuilder::new(&pd, &cq, 8).build().unwrap();
+    let table = context.create_indirection_table(std::slice::from_ref(&wq)).unwrap();
+    let flow_pair = RawPacketQueuePair::new(&pd, &cq, &cq, QueuePairCapabilities::default()).unwrap();
+    let counters = context.create_counters().unwrap();
+    let esp = context.create_esp_action(&EspAttributes::new(1, &[0; 16])).unwrap();
+    let flow = flow_pair.create_flow(&FlowRule::new(1).count(&counters).esp(&esp)).unwrap();
+    let memory = context.allocate_device_memory(64, 0).unwrap();
+    let on_device = pd.register_device_memory(&memory, .., AccessFlags::LOCAL_WRITE).unwrap();
+    let xrc = context.create_xrc_domain().unwrap();
+    let xrc_receiver = XrcReceiveQueuePair::new(&xrc).unwrap();
+    let thread_domain = context.create_thread_domain().unwrap();
+    let parent = pd.create_parent_domain().unwrap();
+    let change = Reregistration::new().protection_domain(&pd).buffer(vec![0u8; 64]);
+    let extended_cq = CompletionQueueBuilder::new(&context, 8).build_extended::<()>().unwrap();
+    let event = context.try_async_event().unwrap().unwrap();
+    vec![
+        ("device list", Box::new(list) as Box<dyn Any + Send>),
+        ("device", Box::new(device)),
+        ("context", Box::new(context)),
+        ("domain", Box::new(pd)),
+        ("region", Box::new(region)),
+        ("region of the same memory", Box::new(again)),
+        ("channel", Box::new(channel)),
+        ("completion queue", Box::new(cq)),
+        ("extended completion queue", Box::new(extended_cq)),
+        ("shared receive queue", Box::new(srq)),
+        ("queue pair", Box::new(qp)),
+        ("queue pair on a shared receive queue", Box::new(on_srq)),
+        ("datagram queue pair", Box::new(ud)),
+        ("address handle", Box::new(ah)),
+        ("attachment", Box::new(attachment)),
+        ("held slice", Box::new(held)),
+        ("window", Box::new(window)),
+        ("bind request", Box::new(bind)),
+        ("receive slots", Box::new(receives)),
+        ("prepared datagram", Box::new(prepared)),
+        ("work queue", Box::new(wq)),
+        ("indirection table", Box::new(table)),
+        ("raw packet queue pair", Box::new(flow_pair)),
+        ("counters", Box::new(counters)),
+        ("action of ESP", Box::new(esp)),
+        ("flow", Box::new(flow)),
+        ("device memory", Box::new(memory)),
+        ("region of device memory", Box::new(on_device)),
+        ("XRC domain", Box::new(xrc)),
+        ("receiving end of XRC", Box::new(xrc_receiver)),
+        ("thread domain", Box::new(thread_domain)),
+        ("parent domain", Box::new(parent)),
+        ("re-registration", Box::new(change)),
+        ("asynchronous event", Box::new(event)),
+    ]
+}
+
+#[test]
+fn a_handle_that_is_forgotten_leaks_what_it_holds_and_nothing_else() {
+    let count = handles_of(NullProvider::new()).0.len();
+    for index in 0..count {
+        in_time(&format!("the handle at {index}"), move || {
+            let (mut handles, provider) = handles_of(NullProvider::new());
+            let (name, forgotten) = handles.remove(index);
+            forget(forgotten);
+            // From the first one made to the last, and on another thread than they were made on.
+            thread::spawn(move || drop(handles)).join().unwrap();
+            provider.assert_no_violation();
+            let left = provider.live_objects();
+            // Nothing is destroyed that is still used, so what is left is what the handle keeps, and the context with it.
+            let keeps_nothing = ["device list", "device", "attachment", "asynchronous event"].contains(&name);
+            assert_eq!(left.contains(&Kind::Context), !keeps_nothing, "{name}: {left:?}");
+            let pairs = left.iter().filter(|kind| **kind == Kind::QueuePair).count();
+            let is_pair = name.contains("queue pair") || ["flow", "receiving end of XRC"].contains(&name);
+            assert_eq!(pairs, usize::from(is_pair), "{name}: {left:?}");
+            provider.forget_what_is_left();
+        });
+    }
+}
+
+fn handles_of(provider: NullProvider) -> (Vec<Handle>, NullProvider) {
+    (handles(&provider), provider)
+}
+
+#[test]
+fn handles_of_every_kind_dropped_in_random_orders_leave_nothing() {
+    // Numbers as good as any, and the same each time.
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    for order in 0..500 {
+        let (mut handles, provider) = handles_of(NullProvider::new());
+        while !handles.is_empty() {
+            let (name, handle) = handles.swap_remove(random(handles.len()));
+            drop(handle);
+            assert_eq!(provider.take_violations(), [""; 0], "order {order}, {name}");
+        }
+        provider.assert_clean();
+    }
+}
+
+#[test]
+fn handles_dropped_one_by_one_from_either_end_leave_nothing() {
+    for reversed in [false, true] {
+        let (mut handles, provider) = handles_of(NullProvider::new());
+        if reversed {
+            handles.reverse();
+        }
+        for (name, handle) in handles {
+            drop(handle);
+            assert_eq!(provider.take_violations(), [""; 0], "{name}");
+        }
+        provider.assert_clean();
+    }
+}
+
+#[test]
+fn handles_dropped_in_a_panic_of_another_thread_leave_nothing() {
+    let (handles, provider) = handles_of(NullProvider::new());
+    let panicked = thread::spawn(move || {
+        let _handles = handles;
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    provider.assert_clean();
+}
+
+#[test]
+fn chains_and_views_that_are_forgotten_hold_up_nobody() {
+    in_time("chains and views", || {
+        let mut bench = Bench::new();
+        let mut batch = SendBatch::with_capacity(1);
+        for round in 0..3 {
+            let mut chain = batch.begin();
+            for wr_id in 0..10 {
+                chain.push_with(SendRequest::send(wr_id, &[]).signaled(), &[bench.region.slice(..8).unwrap()]);
+            }
+            if round == 1 {
+                bench.qp.post_send_chain(&mut chain).unwrap();
+                assert_eq!(bench.polled().len(), 10);
+            }
+            let _forgotten = ManuallyDrop::new(chain);
+            let (front, back) = bench.region.as_local_mut().split_at_mut(8).unwrap();
+            let _forgotten = ManuallyDrop::new((front, back));
+            bench.region.write_at(0, &[round]).unwrap();
+        }
+        forget(batch);
+        // Whoever waits, polls and posts on other threads notices nothing of what was forgotten.
+        forget((bench.cq.clone(), bench.cq.channel().unwrap().clone(), bench.context.clone()));
+        let Bench { cq, qp, .. } = &bench;
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut room = [WorkCompletion::default(); 1];
+                cq.wait(&mut room, Some(LONG)).unwrap()[0].wr_id()
+            });
+            scope.spawn(|| qp.post_send(&SendRequest::send(7, &[]).signaled()).unwrap());
+            assert_eq!(waiter.join().unwrap(), 7);
+        });
+        let Bench { qp, region, cq, pd, context, provider } = bench;
+        drop(qp);
+        drop(region);
+        drop((cq, pd, context));
+        provider.assert_no_violation();
+        assert_eq!((provider.live(Kind::CompletionQueue), provider.live(Kind::QueuePair)), (1, 0));
+        provider.forget_what_is_left();
+    });
+}
+
+#[test]
+fn a_queue_is_polled_and_posted_to_while_its_completions_are_looked_at() {
+    let bench = Bench::new();
+    let mut batch = SendBatch::with_capacity(4);
+    let (mut outer, mut inner) = ([WorkCompletion::default(); 4], [WorkCompletion::default(); 4]);
+    for wr_id in 0..8 {
+        bench.qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).unwrap();
+    }
+    let mut seen = Vec::new();
+    for completion in bench.cq.poll(&mut outer).unwrap() {
+        seen.push(completion.wr_id());
+        let mut chain = batch.begin();
+        chain.push(SendRequest::send(100 + completion.wr_id(), &[]).signaled());
+        bench.qp.post_send_chain(&mut chain).unwrap();
+        // The outer part stays what it is.
+        seen.extend(bench.cq.poll(&mut inner).unwrap().iter().map(WorkCompletion::wr_id));
+    }
+    assert_eq!(seen, [0, 4, 5, 6, 7, 1, 100, 101, 2, 102, 3, 103]);
+    bench.provider.assert_no_violation();
+}
