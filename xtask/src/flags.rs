@@ -84,6 +84,9 @@ pub(crate) struct Test {
     /// Only the documentation examples
     #[arg(long, conflicts_with = "test")]
     pub(crate) doc: bool,
+    /// Build with AddressSanitizer, in a folder of its own; without the documentation examples, and without tests that start valgrind
+    #[arg(long, conflicts_with = "doc")]
+    pub(crate) sanitize: bool,
     #[command(flatten)]
     pub(crate) machine: MachineFlags,
     /// Arguments for the test binaries, as `--nocapture`

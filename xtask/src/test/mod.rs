@@ -1,6 +1,7 @@
 //! `test`: builds every test once, runs those that need a device in one boot and the others on this host.
 
 mod objects;
+mod sanitize;
 mod summary;
 
 use std::collections::HashMap;
@@ -224,6 +225,9 @@ fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
     if flags.doc {
         return Ok(Vec::new());
     }
+    if flags.sanitize {
+        arguments.extend(sanitize::arguments(&workspace.target)?);
+    }
     let messages = workspace::build(&arguments, &workspace.root)?;
     let mut outputs = HashMap::new();
     for message in &messages {
@@ -288,6 +292,10 @@ impl Binary {
         environment.extend(self.build_output.iter().map(|folder| ("OUT_DIR".into(), folder.into())));
         environment.extend(more.iter().map(|(name, value)| (name.into(), value.into())));
         let mut arguments: Vec<OsString> = flags.filter.iter().map(OsString::from).collect();
+        if flags.sanitize {
+            environment.extend(sanitize::variables());
+            arguments.extend(["--skip", sanitize::UNFIT].map(OsString::from));
+        }
         let chosen = flags.arguments.iter().any(|argument| argument.to_string_lossy().starts_with("--color"));
         if std::io::stdout().is_terminal() && !chosen {
             arguments.push("--color=always".into());
@@ -299,9 +307,9 @@ impl Binary {
 }
 
 impl flags::Test {
-    /// As with cargo, a choice of other tests is one against these.
+    /// As with cargo, a choice of other tests is one against these. (Nor would cargo build them with the sanitizer.)
     fn wants_doctests(&self) -> bool {
-        self.doc || self.test.is_empty()
+        self.doc || self.test.is_empty() && !self.sanitize
     }
 }
 
