@@ -7,6 +7,7 @@ use std::process::Command;
 
 use verbs::*;
 
+use harness::resources::resources;
 use harness::*;
 
 /// A handle of each kind, with what a program would leave behind: receives that are posted, a queue that is armed.
@@ -56,21 +57,6 @@ fn permutation(mut index: usize, count: usize) -> Vec<usize> {
             rest.remove(chosen)
         })
         .collect()
-}
-
-/// The objects that the kernel holds for this thread, a line each: what it calls a process identifier is the thread's.
-fn resources() -> Vec<String> {
-    let thread = std::fs::read_link("/proc/thread-self").unwrap();
-    let owner = format!(" pid {} ", thread.file_name().unwrap().to_str().unwrap());
-    let mut lines = Vec::new();
-    for kind in ["qp", "cq", "mr", "pd", "ctx", "srq"] {
-        let output = Command::new("rdma").args(["resource", "show", kind]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        let ours = text.lines().filter(|line| line.contains(&owner)).map(|line| format!("{kind} {line}"));
-        lines.extend(ours);
-    }
-    lines
 }
 
 /// Tries every n-th order only; n has no factor in common with the number of orders.

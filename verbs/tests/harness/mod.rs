@@ -2,8 +2,11 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod link;
+pub(crate) mod resources;
 
 use std::env;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use verbs::*;
@@ -128,3 +131,17 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 
 pub(crate) const RW: AccessFlags =
     AccessFlags::LOCAL_WRITE.union(AccessFlags::REMOTE_WRITE).union(AccessFlags::REMOTE_READ);
+
+/// Runs a test on a thread of its own; one that hangs fails.
+pub(crate) fn in_time(what: &str, limit: Duration, test: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match is_done.recv_timeout(limit) {
+        // The thread is not waited for: it hangs.
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: not done after {limit:?}"),
+        _ => thread.join().unwrap_or_else(|_| panic!("{what}: it failed")),
+    }
+}

@@ -28,6 +28,7 @@ mod extended;
 mod extended_cq;
 mod extended_queue;
 mod imports;
+pub(crate) mod handles;
 mod lies;
 mod plain;
 mod questions;
