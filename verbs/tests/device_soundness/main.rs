@@ -6,5 +6,4 @@ mod harness;
 
 mod handles;
 mod orders;
-mod rounds;
 mod threads;

@@ -11,7 +11,7 @@ use crate::harness::resources::used;
 use crate::harness::*;
 
 /// How long the threads work.
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(30);
 
 /// What all threads share.
 struct Shared {
@@ -85,10 +85,22 @@ impl Shared {
         !self.stop.load(Relaxed)
     }
 
-    /// Posts requests one by one and in chains, as many as the queue takes.
+    /// How many messages have a completion to come, at either end.
+    fn under_way(&self) -> u64 {
+        let done = self.sends_done.get().0.min(self.receives_done.get().0);
+        self.sends.get().0.saturating_sub(done)
+    }
+
+    /// Posts requests in chains, as many as the queue takes.
     fn post_sends(&self) {
         let slices = [self.region.slice(..64).unwrap()];
         while self.goes_on() {
+            // rxe frees the slot of a request before its completion is polled, so the send queue does not keep the completion queue from
+            // overflowing.
+            if self.under_way() > 256 {
+                thread::yield_now();
+                continue;
+            }
             let ids: [u64; 4] = std::array::from_fn(|_| self.next.fetch_add(1, Relaxed));
             let mut chain = ids.map(|wr_id| SendRequest::send(wr_id, &slices));
             let accepted = match self.qp.post_send_chain(&mut chain) {
@@ -145,10 +157,11 @@ impl Shared {
     fn query(&self) {
         while self.goes_on() {
             assert_eq!(self.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
-            assert_eq!(self.srq.attributes().unwrap().max_wr.max(RECEIVES), self.srq.attributes().unwrap().max_wr);
+            assert!(self.srq.attributes().unwrap().max_wr >= RECEIVES);
             assert!(self.cq.capacity() >= 1024);
             assert!(!self.context.gid_table(1).unwrap().is_empty());
-            let _ = self.context.try_async_event().unwrap();
+            // An overflow of the completion queue, for example.
+            assert_eq!(self.context.try_async_event().unwrap(), None);
             let _ = self.cq.take_event().unwrap();
         }
     }
