@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::handles::handles;
 use crate::harness::in_time;
-use crate::harness::resources::{resources, used};
+use crate::harness::resources::{resources_of, used};
 
 /// How many orders are tried at least, and for how long.
 const ROUNDS: usize = 200;
@@ -66,10 +66,9 @@ fn a_handle_that_is_forgotten_holds_up_none_of_the_others() {
             forget(forgotten);
             drop(handles);
             // What is left is what the handle keeps, and of two queue pairs at most itself.
-            let left = resources();
-            let pairs = left.iter().filter(|line| line.starts_with("qp ")).count();
+            let pairs = resources_of(&["qp"]);
             let is_pair = name.contains("queue pair") || name == "its peer";
-            assert_eq!(pairs, usize::from(is_pair), "{name}: {left:?}");
+            assert_eq!(pairs.len(), usize::from(is_pair), "{name}: {pairs:?}");
         });
     }
 }
