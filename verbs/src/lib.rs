@@ -393,7 +393,3 @@ mod tests {
         is_send_and_sync::<SelectiveSignaling>();
     }
 }
-
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
