@@ -163,3 +163,8 @@ mod tests {
         is_send_and_sync::<Error>();
     }
 }
+
+// Here, since its programs use `verbs` and `cm`.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

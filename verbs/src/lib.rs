@@ -325,7 +325,3 @@ pub use work_completion::{Success, WorkCompletion, WorkCompletionOpcode, WorkCom
 pub use work_queue::{WorkQueue, WorkQueueBuilder, WorkQueueFlags, WorkQueueState};
 pub use xrc_domain::XrcDomain;
 pub use xrc_queue_pair::{XrcReceiveQueuePair, XrcSendQueuePair};
-
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
