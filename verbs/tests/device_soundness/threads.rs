@@ -11,7 +11,7 @@ use crate::harness::resources::used;
 use crate::harness::*;
 
 /// How long the threads work.
-const TIME: Duration = Duration::from_secs(30);
+const TIME: Duration = Duration::from_secs(60);
 
 /// What all threads share.
 struct Shared {
