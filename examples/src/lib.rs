@@ -4,7 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connection;
 pub mod exchange;
+pub mod greeting;
+pub mod messages;
 pub mod pingpong;
 pub mod report;
 

@@ -11,7 +11,8 @@ use crate::exchange::is_broken_pipe;
 
 /// Runs a program; an error is printed and ends it with status 1.
 pub fn run(program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
-    let mut out = io::stdout().lock();
+    // Not locked: a program may print from several threads.
+    let mut out = io::stdout();
     match program(&mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
 //! Starting the example programs, and waiting for them.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::env;
 use std::fs;
@@ -70,6 +71,23 @@ pub(crate) fn wait_for_listener(port: u16) {
     {
         assert!(Instant::now() < deadline, "nobody listens at port {port}");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until somebody listens at a port of the connection manager.
+pub(crate) fn wait_for_cm_listener(port: u16) {
+    let deadline = Instant::now() + LIMIT;
+    let listens = |line: &str| {
+        let mut words = line.split_whitespace();
+        line.contains("state LISTEN") && words.any(|word| word.ends_with(&format!(":{port}")))
+    };
+    loop {
+        let output = Command::new("rdma").args(["resource", "show", "cm_id"]).output().unwrap();
+        if String::from_utf8_lossy(&output.stdout).lines().any(listens) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "nobody listens at port {port}: {output:?}");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,0 +1,237 @@
+//! `rping` with itself and with the C program, each as server and as client, and with peers that misbehave.
+
+mod programs;
+
+use std::process::Output;
+use std::time::Duration;
+
+use cm::{Connection, ConnectionOptions, Error, Listener};
+use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_cm_listener};
+use verbs::{AccessFlags, ReceiveRequest, SendRequest, WorkCompletion};
+
+const OURS: &str = env!("CARGO_BIN_EXE_rping");
+const C: &str = "rping";
+
+/// The server's address, and its IPv6 link-local one with the interface of each end.
+fn address() -> String {
+    setting("RDMA_TEST_ADDRESS")
+}
+
+fn link_local() -> [String; 2] {
+    let netdev = setting("RDMA_TEST_NETDEV");
+    let command = format!("ip -6 -br address show dev {netdev} scope link; ip -br link show up");
+    let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let ip = text.split_whitespace().find_map(|word| word.split_once('/').filter(|(ip, _)| ip.starts_with("fe80:")));
+    let (ip, _) = ip.unwrap_or_else(|| panic!("{netdev} has no link-local address: {text}"));
+    let names = text.split_whitespace().filter_map(|word| word.split_once('@'));
+    let peer = names.map(|(name, _)| name).find(|name| *name != netdev).unwrap_or(&netdev);
+    [format!("{ip}%{netdev}"), format!("{ip}%{peer}")]
+}
+
+fn start(program: &str, role: &str, address: &str, port: u16, options: &[&str]) -> Program {
+    let port = port.to_string();
+    Program::start(program, &[&[role, "-a", address, "-p", &port], options].concat())
+}
+
+fn outputs(server: (&str, &str), client: (&str, &str), options: &[&str]) -> (Output, Output) {
+    let port = port();
+    let ((server, at), (client, to)) = (server, client);
+    let server = start(server, "-s", at, port, options);
+    wait_for_cm_listener(port);
+    let client = start(client, "-c", to, port, options).output(LIMIT);
+    (server.output(LIMIT), client)
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The pings as both programs print them, each line behind `before`.
+fn pings(before: &str, output: &str) -> Vec<String> {
+    output.lines().filter_map(|line| line.strip_prefix(before)).map(str::to_owned).collect()
+}
+
+fn expected(count: usize, size: usize) -> Vec<String> {
+    let letters = |ping: usize| (b'A'..=b'z').cycle().skip(ping % 58).map(char::from);
+    let data = |ping: usize| format!("rdma-ping-{ping}: ").chars().chain(letters(ping)).take(size - 1).collect();
+    (0..count).map(data).collect()
+}
+
+#[test]
+fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() {
+    for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
+        for (count, size) in [(3, 26), (60, 64), (3, 65535)] {
+            let (count_text, size_text) = (count.to_string(), size.to_string());
+            let options = ["-v", "-V", "-C", &count_text, "-S", &size_text];
+            let (of_server, of_client) = outputs((server, &address()), (client, &address()), &options);
+            // The C server ends with a status of its own after a client that has had enough.
+            let of_server = String::from_utf8(of_server.stdout).unwrap();
+            let expected = expected(count, size);
+            assert_eq!(pings("server ping data: ", &of_server), expected, "{server} with {client}");
+            let of_client = text(&of_client);
+            assert_eq!(pings("ping data: ", &of_client), expected, "{client} with {server}");
+            if client == OURS {
+                let last = format!("{count} pings of {size} bytes, and what came back is what was sent");
+                assert_eq!(of_client.lines().last(), Some(last.as_str()));
+            }
+            if server == OURS {
+                let last = format!("the client has ended the connection after {count} pings");
+                assert_eq!(of_server.lines().last(), Some(last.as_str()));
+            }
+        }
+    }
+}
+
+#[test]
+fn pings_go_over_ipv6_link_local_addresses_too() {
+    let [at, to] = link_local();
+    for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
+        let (of_server, of_client) = outputs((server, &at), (client, &to), &["-v", "-V", "-C", "4"]);
+        assert_eq!(pings("ping data: ", &text(&of_client)), expected(4, 64));
+        assert_eq!(pings("server ping data: ", &String::from_utf8(of_server.stdout).unwrap()), expected(4, 64));
+    }
+}
+
+#[test]
+fn a_persistent_server_serves_several_at_once_and_one_after_another() {
+    for (server, other) in [(OURS, C), (C, OURS)] {
+        let port = port();
+        let _server = start(server, "-s", &address(), port, &["-P", "-S", "1000"]);
+        wait_for_cm_listener(port);
+        let clients = [OURS, C, OURS, other]
+            .map(|client| start(client, "-c", &address(), port, &["-v", "-V", "-C", "20", "-S", "1000"]));
+        for client in clients {
+            assert_eq!(pings("ping data: ", &text(&client.output(LIMIT))), expected(20, 1000));
+        }
+        let last = start(OURS, "-c", &address(), port, &["-v", "-C", "1"]).output(LIMIT);
+        assert_eq!(pings("ping data: ", &text(&last)), expected(1, 64));
+    }
+}
+
+#[test]
+fn a_client_says_who_is_not_there() {
+    let port = port();
+    let to = |address: &str, more: &[&str]| {
+        let options = [&["--timeout", "4"], more].concat();
+        error_of(start(OURS, "-c", address, port, &options).output(SOON))
+    };
+    let error = to(&address(), &[]);
+    assert!(error.contains("the peer rejected the connection: invalid service id: nobody listens"), "{error}");
+    let error = to("192.0.2.99", &[]);
+    assert!(error.starts_with("rdma_resolve_addr(192.0.2.99:"), "{error}");
+    let error = to("127.0.0.1", &[]);
+    assert!(error.contains("use the address of the interface that has"), "{error}");
+    let error = to("host.invalid", &[]);
+    assert!(error.starts_with(&format!("no address for \"host.invalid:{port}\"")), "{error}");
+    let error = to(&address(), &["-I", "192.0.2.77"]);
+    assert!(error.starts_with("rdma_resolve_addr("), "{error}");
+}
+
+#[test]
+fn a_server_says_why_it_cannot_listen() {
+    let port = port();
+    let taken = Listener::bind((address(), port)).unwrap();
+    let error = error_of(start(OURS, "-s", &address(), port, &[]).output(SOON));
+    assert!(error.contains("the address is already in use"), "{error}");
+    drop(taken);
+    let error = error_of(start(OURS, "-s", "192.0.2.99", port, &[]).output(SOON));
+    assert!(error.contains(&format!("rdma_bind_addr(192.0.2.99:{port}")), "{error}");
+}
+
+#[test]
+fn a_client_whose_server_is_killed_ends_with_an_error() {
+    for server in [OURS, C] {
+        let port = port();
+        let server = start(server, "-s", &address(), port, &[]);
+        wait_for_cm_listener(port);
+        let client = start(OURS, "-c", &address(), port, &["--timeout", "5"]);
+        std::thread::sleep(Duration::from_secs(1));
+        drop(server);
+        let error = error_of(client.output(SOON));
+        let expected = ["the peer has ended the connection in the middle", "retry", "remote", "rejected"];
+        assert!(expected.iter().any(|text| error.contains(text)), "{error}");
+    }
+}
+
+/// Runs our server with a client that does as it is told, and returns what the server did.
+fn with_client(misbehave: impl FnOnce(Connection)) -> Output {
+    let port = port();
+    let server = start(OURS, "-s", &address(), port, &["--timeout", "2"]);
+    wait_for_cm_listener(port);
+    misbehave(ConnectionOptions::default().connect((address(), port)).unwrap());
+    server.output(SOON)
+}
+
+fn send(connection: &Connection, message: &[u8]) {
+    let region = connection.protection_domain().register(message.to_vec(), AccessFlags::empty()).unwrap();
+    let slices = [region.slice(..).unwrap()];
+    connection.queue_pair().post_send(&SendRequest::send(1, &slices).signaled()).unwrap();
+    let mut completions = [WorkCompletion::default()];
+    // It may fail at the other end, whose error it is that matters.
+    connection.completion_queue().wait(&mut completions, Some(SOON)).unwrap();
+}
+
+#[test]
+fn clients_that_leave_are_silent_or_send_nonsense_end_the_server() {
+    let output = with_client(drop);
+    assert!(text(&output).contains("the client has ended the connection after 0 pings"), "{output:?}");
+    let error = error_of(with_client(|connection| {
+        assert!(connection.wait_disconnected(Some(SOON)).unwrap());
+    }));
+    assert!(error.starts_with("the peer said nothing for 2s"), "{error}");
+    let error = error_of(with_client(|connection| send(&connection, b"hello")));
+    assert!(error.contains("a message of 5 bytes instead of 16; is it another program?"), "{error}");
+    let error = error_of(with_client(|connection| send(&connection, &[0xff; 16])));
+    assert!(error.contains("a ping has 65535 at most"), "{error}");
+    let error = error_of(with_client(|connection| send(&connection, &[0xee; 17])));
+    assert!(error.contains("receive") || error.contains("invalid request"), "{error}");
+    // Memory that is not the client's to give.
+    let mut offer = [0; 16];
+    offer[15] = 64;
+    let error = error_of(with_client(|connection| {
+        send(&connection, &offer);
+        assert!(connection.wait_disconnected(Some(SOON)).unwrap());
+    }));
+    assert!(error.contains("remote access error"), "{error}");
+}
+
+#[test]
+fn servers_that_refuse_or_leave_in_the_middle_of_a_ping_end_the_client() {
+    let listener = Listener::bind((address(), 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = start(OURS, "-c", &address(), port, &[]);
+    listener.next_request(Some(LIMIT)).unwrap().unwrap().reject(b"no").unwrap();
+    let error = error_of(client.output(SOON));
+    assert!(error.contains("rejected the connection: by the peer's program"), "{error}");
+
+    let client = start(OURS, "-c", &address(), port, &[]);
+    let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
+    let incoming = request.prepare(&ConnectionOptions::default()).unwrap();
+    let region = incoming.protection_domain().register(vec![0; 16], AccessFlags::LOCAL_WRITE).unwrap();
+    incoming.queue_pair().post_receive(&ReceiveRequest::new(1, &[region.slice(..).unwrap()])).unwrap();
+    let connection = incoming.accept().unwrap();
+    let mut completions = [WorkCompletion::default()];
+    assert_eq!(connection.completion_queue().wait(&mut completions, Some(LIMIT)).unwrap().len(), 1);
+    // The client's offer: 64 bytes.
+    assert_eq!(region.to_vec(12..).unwrap(), [0, 0, 0, 64]);
+    drop(connection);
+    let error = error_of(client.output(SOON));
+    assert!(error.starts_with("the peer has ended the connection in the middle of a ping"), "{error}");
+
+    // A server that neither accepts nor refuses.
+    let client = start(OURS, "-c", &address(), port, &["--timeout", "2"]);
+    let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
+    let error = error_of(client.output(SOON));
+    assert!(error.contains("not done after 2s"), "{error}");
+    assert!(matches!(
+        request.accept(&ConnectionOptions::default()),
+        Err(Error::Call { .. }
+            | Error::TimedOut { .. }
+            | Error::Disconnected
+            | Error::Unreachable { .. }
+            | Error::Rejected { .. }
+            | Error::Connect { .. })
+    ));
+}
