@@ -6,27 +6,14 @@ use std::process::Output;
 use std::time::Duration;
 
 use cm::{Connection, ConnectionOptions, Error, Listener};
-use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_cm_listener};
+use programs::{LIMIT, Program, SOON, error_of, link_local, port, setting, wait_for_cm_listener};
 use verbs::{AccessFlags, ReceiveRequest, SendRequest, WorkCompletion};
 
 const OURS: &str = env!("CARGO_BIN_EXE_rping");
 const C: &str = "rping";
 
-/// The server's address, and its IPv6 link-local one with the interface of each end.
 fn address() -> String {
     setting("RDMA_TEST_ADDRESS")
-}
-
-fn link_local() -> [String; 2] {
-    let netdev = setting("RDMA_TEST_NETDEV");
-    let command = format!("ip -6 -br address show dev {netdev} scope link; ip -br link show up");
-    let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let ip = text.split_whitespace().find_map(|word| word.split_once('/').filter(|(ip, _)| ip.starts_with("fe80:")));
-    let (ip, _) = ip.unwrap_or_else(|| panic!("{netdev} has no link-local address: {text}"));
-    let names = text.split_whitespace().filter_map(|word| word.split_once('@'));
-    let peer = names.map(|(name, _)| name).find(|name| *name != netdev).unwrap_or(&netdev);
-    [format!("{ip}%{netdev}"), format!("{ip}%{peer}")]
 }
 
 fn start(program: &str, role: &str, address: &str, port: u16, options: &[&str]) -> Program {
@@ -61,16 +48,18 @@ fn expected(count: usize, size: usize) -> Vec<String> {
 
 #[test]
 fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() {
+    let [local, to_local] = link_local();
     for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
-        for (count, size) in [(3, 26), (60, 64), (3, 65535)] {
+        // The short ones through IPv6. The long ones are not printed: a pipe has no room for them.
+        for (count, size, at, to) in [(60, 26, &local, &to_local), (3, 65535, &address(), &address())] {
             let (count_text, size_text) = (count.to_string(), size.to_string());
-            let options = ["-v", "-V", "-C", &count_text, "-S", &size_text];
-            let (of_server, of_client) = outputs((server, &address()), (client, &address()), &options);
-            // The C server ends with a status of its own after a client that has had enough.
-            let of_server = String::from_utf8(of_server.stdout).unwrap();
-            let expected = expected(count, size);
+            let mut options = vec!["-V", "-C", &count_text, "-S", &size_text];
+            let is_short = size < 1000;
+            options.extend(is_short.then_some("-v"));
+            let (of_server, of_client) = outputs((server, at), (client, to), &options);
+            let (of_server, of_client) = (text(&of_server), text(&of_client));
+            let expected = if is_short { expected(count, size) } else { Vec::new() };
             assert_eq!(pings("server ping data: ", &of_server), expected, "{server} with {client}");
-            let of_client = text(&of_client);
             assert_eq!(pings("ping data: ", &of_client), expected, "{client} with {server}");
             if client == OURS {
                 let last = format!("{count} pings of {size} bytes, and what came back is what was sent");
@@ -85,24 +74,13 @@ fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() 
 }
 
 #[test]
-fn pings_go_over_ipv6_link_local_addresses_too() {
-    let [at, to] = link_local();
-    for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
-        let (of_server, of_client) = outputs((server, &at), (client, &to), &["-v", "-V", "-C", "4"]);
-        assert_eq!(pings("ping data: ", &text(&of_client)), expected(4, 64));
-        assert_eq!(pings("server ping data: ", &String::from_utf8(of_server.stdout).unwrap()), expected(4, 64));
-    }
-}
-
-#[test]
 fn a_persistent_server_serves_several_at_once_and_one_after_another() {
-    for (server, other) in [(OURS, C), (C, OURS)] {
+    for (server, clients) in [(OURS, &[OURS, C, C][..]), (C, &[OURS, OURS])] {
         let port = port();
         let _server = start(server, "-s", &address(), port, &["-P", "-S", "1000"]);
         wait_for_cm_listener(port);
-        let clients = [OURS, C, OURS, other]
-            .map(|client| start(client, "-c", &address(), port, &["-v", "-V", "-C", "20", "-S", "1000"]));
-        for client in clients {
+        let pinging = |client: &&str| start(client, "-c", &address(), port, &["-v", "-V", "-C", "20", "-S", "1000"]);
+        for client in clients.iter().map(pinging).collect::<Vec<_>>() {
             assert_eq!(pings("ping data: ", &text(&client.output(LIMIT))), expected(20, 1000));
         }
         let last = start(OURS, "-c", &address(), port, &["-v", "-C", "1"]).output(LIMIT);

@@ -55,3 +55,23 @@ fn devinfo_works_on_any_machine_and_has_a_remedy_for_each_complaint() {
     let error = error(DEVINFO, &["--list", "--ib-dev", "no_such_device"]);
     assert!(error.starts_with("error: no RDMA device"), "{error}");
 }
+
+#[test]
+fn the_programs_on_the_connection_manager_have_help_and_refuse_what_is_out_of_range() {
+    for (program, wrong, options) in [
+        (env!("CARGO_BIN_EXE_rping"), &["-c", "-a", "host", "-S", "65536"][..], &["--persistent", "--validate"]),
+        (env!("CARGO_BIN_EXE_cm_server"), &["--timeout", "0"], &["--address", "--port"]),
+        (env!("CARGO_BIN_EXE_cm_client"), &[], &["--server", "--port"]),
+        (env!("CARGO_BIN_EXE_udaddy"), &["-S", "4097"], &["--bind", "--count"]),
+        (env!("CARGO_BIN_EXE_mckey"), &["-m", "no address"], &["--group", "--send-only"]),
+        (env!("CARGO_BIN_EXE_ucmatose"), &["-c", "0"], &["--connections", "--count"]),
+        (env!("CARGO_BIN_EXE_cmtime"), &["-s", "no address"], &["--connections", "--bind"]),
+    ] {
+        let usage = output(program, wrong);
+        assert_eq!(usage.status.code(), Some(2), "{program}: {usage:?}");
+        let help = output(program, &["--help"]);
+        assert!(help.status.success());
+        let help = String::from_utf8(help.stdout).unwrap();
+        assert!(options.iter().all(|option| help.contains(option)), "{help}");
+    }
+}

@@ -39,11 +39,26 @@ pub(crate) struct Recipe {
     single: Option<Vec<String>>,
     /// The TCP port on which the server listens.
     port: Option<u16>,
+    /// The connection manager's port on which the server listens.
+    cm_port: Option<u16>,
+    /// The programs of the two ends, where they are not the same one.
+    programs: Option<[String; 2]>,
     /// What the program is given where the user gives no arguments.
     default: Option<Vec<String>>,
 }
 
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+enum Port {
+    Tcp(u16),
+    Cm(u16),
+}
+
 impl Recipe {
+    fn listens_at(&self) -> Option<Port> {
+        self.port.map(Port::Tcp).or(self.cm_port.map(Port::Cm))
+    }
+
     /// The user's arguments, or else the usual ones.
     fn arguments(&self, users: &[OsString]) -> Vec<OsString> {
         match &self.default {
@@ -67,7 +82,13 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
         bail!("there is no example {}; there are: {}", flags.example, names.join(", "));
     };
     setup::ensure(Needs::TO_RUN)?;
-    let program = build(&flags.example, &workspace)?;
+    let [server_program, client_program] = match &recipe.programs {
+        Some([server, client]) => [build(server, &workspace)?, build(client, &workspace)?],
+        None => {
+            let program = build(&flags.example, &workspace)?;
+            [program.clone(), program]
+        }
+    };
     let options = flags.machine.vm.options(&workspace);
     let deadline = flags.machine.vm.limit(None).map(|timeout| Instant::now() + timeout);
     let more = recipe.arguments(&flags.arguments);
@@ -82,16 +103,18 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
         say!("device: rxe0 in each of two virtual machines on a wire, since --two-hosts asks for it");
         let [one, other] = Vm::boot_two(&options)?;
         let places = vec![Place::Guest(Box::new(one)), Place::Guest(Box::new(other))];
-        let ends = vec![end("server", server, &program)?, end("client", client, &program)?];
-        return Session { places, port: recipe.port, deadline }.run(ends);
+        let ends = vec![end("server", server, &server_program)?, end("client", client, &client_program)?];
+        return Session { places, port: recipe.listens_at(), deadline }.run(ends);
     }
     let choice = Choice::make(flags.machine.on.as_ref(), options)?;
     let devices = choice.devices();
     let ends = match (line(&recipe.server, &devices)?, line(&recipe.client, &devices)?) {
-        (Some(server), Some(client)) => vec![end("server", server, &program)?, end("client", client, &program)?],
-        _ => vec![end("", line(&recipe.single, &devices)?.unwrap_or_default(), &program)?],
+        (Some(server), Some(client)) => {
+            vec![end("server", server, &server_program)?, end("client", client, &client_program)?]
+        }
+        _ => vec![end("", line(&recipe.single, &devices)?.unwrap_or_default(), &server_program)?],
     };
-    Session { places: vec![choice.open()?], port: recipe.port, deadline }.run(ends)
+    Session { places: vec![choice.open()?], port: recipe.listens_at(), deadline }.run(ends)
 }
 
 /// All examples; one without a recipe of its own runs alone, with the user's arguments.
@@ -156,7 +179,7 @@ fn arguments(words: &[String], more: &[OsString], devices: &Devices) -> Result<V
 /// A run of one or both ends, in one place or in two.
 struct Session {
     places: Vec<Place>,
-    port: Option<u16>,
+    port: Option<Port>,
     deadline: Option<Instant>,
 }
 
@@ -260,12 +283,23 @@ impl Session {
     }
 }
 
-/// A program that ends once a socket listens on `port`.
-fn wait_for(port: u16, like: &Program) -> Program {
-    // The local address, no remote one, and the state LISTEN.
-    let pattern = format!(":{port:04X} [0-9A-F]+:0000 0A");
-    let script = format!("until grep -qsE '{pattern}' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done");
+/// A program that ends once somebody listens on `port`.
+fn wait_for(port: Port, like: &Program) -> Program {
+    let script = match port {
+        // The local address, no remote one, and the state LISTEN.
+        Port::Tcp(port) => until(&format!("grep -qsE ':{port:04X} [0-9A-F]+:0000 0A' /proc/net/tcp /proc/net/tcp6")),
+        Port::Cm(port) => {
+            let listens = format!("rdma resource show cm_id | grep -qE 'state LISTEN .*:{port}( |$)'");
+            // Where there is no such command, a little while has to do.
+            format!("command -v rdma >/dev/null || exec sleep 1; {}", until(&listens))
+        }
+    };
     Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()], input: Input::Null, ..like.clone() }
+}
+
+/// A script that ends once a command succeeds.
+fn until(command: &str) -> String {
+    format!("until {command}; do sleep 0.05; done")
 }
 
 /// Puts the end's name before each line of what it prints.
@@ -361,6 +395,26 @@ mod tests {
         assert_eq!(recipe.arguments(&[]), ["send", "bw"]);
         assert_eq!(recipe.arguments(&["read".into()]), ["read"]);
         assert!(Recipe::default().arguments(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_client_waits_for_a_port_of_tcp_or_of_the_connection_manager() {
+        let server = Program {
+            path: "/x".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: "/".into(),
+            input: Input::Null,
+        };
+        let script = |recipe: &Recipe| {
+            let port = recipe.listens_at()?;
+            Some(wait_for(port, &server).arguments[1].to_string_lossy().into_owned())
+        };
+        let tcp = script(&Recipe { port: Some(18515), ..Recipe::default() }).unwrap();
+        assert!(tcp.starts_with("until grep -qsE ':4853 "), "{tcp}");
+        let cm = script(&Recipe { cm_port: Some(7174), ..Recipe::default() }).unwrap();
+        assert!(cm.contains("grep -qE 'state LISTEN .*:7174( |$)'"), "{cm}");
+        assert_eq!(script(&Recipe::default()), None);
     }
 
     #[test]

@@ -97,3 +97,16 @@ pub(crate) fn error_of(output: Output) -> String {
     let text = String::from_utf8(output.stderr).unwrap();
     text.strip_prefix("error: ").unwrap_or_else(|| panic!("{text}")).trim_end().to_owned()
 }
+
+/// The IPv6 link-local address of the first device, with the interface of each end.
+pub(crate) fn link_local() -> [String; 2] {
+    let netdev = setting("RDMA_TEST_NETDEV");
+    let command = format!("ip -6 -br address show dev {netdev} scope link; ip -br link show up");
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let ip = text.split_whitespace().find_map(|word| word.split_once('/').filter(|(ip, _)| ip.starts_with("fe80:")));
+    let (ip, _) = ip.unwrap_or_else(|| panic!("{netdev} has no link-local address: {text}"));
+    let names = text.split_whitespace().filter_map(|word| word.split_once('@'));
+    let peer = names.map(|(name, _)| name).find(|name| *name != netdev).unwrap_or(&netdev);
+    [format!("{ip}%{netdev}"), format!("{ip}%{peer}")]
+}

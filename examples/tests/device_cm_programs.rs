@@ -1,0 +1,300 @@
+//! `cm_server`, `cm_client`, `udaddy`, `mckey`, `ucmatose` and `cmtime` with themselves and with the C programs, in both roles, and with wrong
+//! input. (`rping` has tests of its own.)
+
+mod programs;
+
+use std::process::Output;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cm::{ConnectionOptions, DatagramListener, Listener};
+use programs::{LIMIT, Program, SOON, error_of, link_local, port, setting, wait_for_cm_listener};
+
+const SERVER: &str = env!("CARGO_BIN_EXE_cm_server");
+const CLIENT: &str = env!("CARGO_BIN_EXE_cm_client");
+const UDADDY: &str = env!("CARGO_BIN_EXE_udaddy");
+const MCKEY: &str = env!("CARGO_BIN_EXE_mckey");
+const CMTIME: &str = env!("CARGO_BIN_EXE_cmtime");
+const UCMATOSE: &str = env!("CARGO_BIN_EXE_ucmatose");
+
+/// The C programs that cannot be told a port.
+static UDADDY_PORT: Mutex<()> = Mutex::new(());
+
+fn address() -> String {
+    setting("RDMA_TEST_ADDRESS")
+}
+
+fn outputs(server: (&str, &[&str]), client: (&str, &[&str]), port: u16) -> (Output, Output) {
+    let started = Program::start(server.0, server.1);
+    wait_for_cm_listener(port);
+    let client = Program::start(client.0, client.1).output(LIMIT);
+    (started.output(LIMIT), client)
+}
+
+/// What both ends printed, after they have ended well.
+fn run(server: (&str, &[&str]), client: (&str, &[&str]), port: u16) -> (String, String) {
+    let (of_server, of_client) = outputs(server, client, port);
+    assert!(of_client.status.success() && of_server.status.success(), "client {of_client:?}\nserver {of_server:?}");
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    (text(of_server), text(of_client))
+}
+
+fn error(program: &str, arguments: &[&str]) -> String {
+    error_of(Program::start(program, arguments).output(SOON))
+}
+
+#[test]
+fn cm_server_and_cm_client_greet_each_other_and_the_c_programs() {
+    let [local, to_local] = link_local();
+    for (at, to) in [(address(), address()), (local, to_local)] {
+        for (server, client) in [(SERVER, CLIENT), (SERVER, "rdma_client"), ("rdma_server", CLIENT)] {
+            let port = port();
+            let text = port.to_string();
+            let (of_server, of_client) =
+                run((server, &["-s", &at, "-p", &text]), (client, &["-s", &to, "-p", &text]), port);
+            let received = |ours: bool, text: &str| match ours {
+                true => format!("received \"{text}\"\n"),
+                false => "received 16 zeroes\n".to_owned(),
+            };
+            if server == SERVER {
+                assert!(of_server.contains(&received(client == CLIENT, "hello, server")), "{of_server}");
+                assert!(of_server.starts_with("connected to ") && of_server.ends_with("answered, and disconnected\n"));
+            } else {
+                assert!(of_server.contains("rdma_server: end 0"), "{of_server}");
+            }
+            if client == CLIENT {
+                assert!(of_client.starts_with("connected from "), "{of_client}");
+                assert!(of_client.ends_with(&received(server == SERVER, "hello, client")), "{of_client}");
+            } else {
+                assert!(of_client.contains("rdma_client: end 0"), "{of_client}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cm_client_says_that_nobody_listens_or_answers() {
+    let port = port();
+    let text = port.to_string();
+    let nobody = error(CLIENT, &["-s", &address(), "-p", &text]);
+    assert!(nobody.contains("nobody listens at the port"), "{nobody}");
+    let wrong = error(CLIENT, &["-s", "192.0.2.99", "-p", &text, "--timeout", "4"]);
+    assert!(wrong.starts_with("rdma_resolve_addr(192.0.2.99:"), "{wrong}");
+    let listener = Listener::bind((address(), port)).unwrap();
+    let client = Program::start(CLIENT, &["-s", &address(), "-p", &text, "--timeout", "2"]);
+    let connection = listener.accept().unwrap();
+    let silent = error_of(client.output(SOON));
+    assert_eq!(silent, "the server said nothing for 2s; see what it printed");
+    assert!(connection.wait_disconnected(Some(LIMIT)).unwrap());
+    let taken = error(SERVER, &["-s", &address(), "-p", &text]);
+    assert!(taken.starts_with("cannot listen: ") && taken.contains("already in use"), "{taken}");
+}
+
+#[test]
+fn cm_server_says_that_its_client_is_silent() {
+    let port = port();
+    let server = Program::start(SERVER, &["-p", &port.to_string(), "--timeout", "2"]);
+    wait_for_cm_listener(port);
+    let _connection = ConnectionOptions::default().connect((address(), port)).unwrap();
+    assert_eq!(error_of(server.output(SOON)), "the client said nothing for 2s; see what it printed");
+}
+
+#[test]
+fn messages_go_both_ways_through_all_connections_of_ucmatose() {
+    let [local, to_local] = link_local();
+    for (server, client) in [(UCMATOSE, UCMATOSE), (UCMATOSE, "ucmatose"), ("ucmatose", UCMATOSE)] {
+        for (connections, count, size) in [("1", "10", "100"), ("5", "20", "3000")] {
+            let port = port();
+            let text = port.to_string();
+            let mut options = vec!["-p", &text, "-c", connections, "-C", count, "-S", size];
+            if server == client {
+                options.push("-V");
+            }
+            let (at, to) = if count == "10" { (address(), address()) } else { (local.clone(), to_local.clone()) };
+            let bind = [&["-b", &at], &options[..]].concat();
+            let (of_server, of_client) = run((server, &bind), (client, &[&["-s", &to], &options[..]].concat()), port);
+            for (program, output) in [(server, of_server), (client, of_client)] {
+                let expected = match program == UCMATOSE {
+                    true => format!(
+                        "{connections} connections\n{count} messages of {size} bytes each way through each\ndisconnected\n"
+                    ),
+                    false => "data transfers complete\n".to_owned(),
+                };
+                assert!(output.contains(&expected), "{program} {options:?}\n{output}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ends_of_ucmatose_that_differ_or_die_say_so() {
+    let with = |port: &str, server: &[&str], client: &[&str]| {
+        let address = address();
+        let server = [&["-b", &address, "-p", port, "--timeout", "2"], server].concat();
+        let client = [&["-s", &address, "-p", port, "--timeout", "2"], client].concat();
+        let (server, client) = outputs((UCMATOSE, &server), (UCMATOSE, &client), port.parse().unwrap());
+        (error_of(server), error_of(client))
+    };
+    let (_, client) = with(&port().to_string(), &["-S", "64"], &["-S", "128"]);
+    assert_eq!(client, "a message of 64 bytes arrived; both ends have to use the same --size");
+    let (server, client) = with(&port().to_string(), &["-C", "3"], &["-C", "4"]);
+    assert!(client.starts_with("the peer said nothing for 2s"), "{client}");
+    assert!(
+        server.starts_with("the peer has ended the connection after 0 of 3 messages")
+            || server.contains("said nothing"),
+        "{server}"
+    );
+
+    // The server waits for a second client, and is killed.
+    let port = port();
+    let text = port.to_string();
+    let server = Program::start(UCMATOSE, &["-b", &address(), "-p", &text, "-c", "2"]);
+    wait_for_cm_listener(port);
+    let client = Program::start(UCMATOSE, &["-s", &address(), "-p", &text]);
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(server);
+    let error = error_of(client.output(SOON));
+    assert!(error.starts_with("the peer has ended the connection after 0 of 10 messages"), "{error}");
+}
+
+#[test]
+fn datagrams_are_answered_by_udaddy_in_both_roles() {
+    let _port = UDADDY_PORT.lock().unwrap_or_else(PoisonError::into_inner);
+    let [local, to_local] = link_local();
+    for (server, client) in [(UDADDY, UDADDY), (UDADDY, "udaddy"), ("udaddy", UDADDY)] {
+        for (connections, count, size) in [("1", "10", "100"), ("3", "5", "4096")] {
+            let mut options = vec!["-c", connections, "-C", count, "-S", size];
+            if server == client {
+                options.push("-V");
+            }
+            let (at, to) = if count == "10" { (address(), address()) } else { (local.clone(), to_local.clone()) };
+            let bind = [&["-b", &at], &options[..]].concat();
+            let (of_server, of_client) = run((server, &bind), (client, &[&["-s", &to], &options[..]].concat()), 7174);
+            let messages = format!("{count} datagrams of {size} bytes from each of {connections} queue pairs");
+            let expected = |program: &str, ours: String| match program == UDADDY {
+                true => ours,
+                false => "data transfers complete\n".to_owned(),
+            };
+            let text = expected(server, format!("received and answered {messages}\n"));
+            assert!(of_server.contains(&text), "{of_server}");
+            let text = expected(client, format!("sent {messages}; all were answered\n"));
+            assert!(of_client.contains(&text), "{of_client}");
+        }
+    }
+}
+
+#[test]
+fn udaddy_says_that_nobody_listens_refuses_or_answers() {
+    let port = port();
+    let text = port.to_string();
+    let arguments = ["-s", &address(), "--port", &text, "--timeout", "2"];
+    let nobody = error(UDADDY, &arguments);
+    assert!(nobody.contains("the peer told no queue pair: nobody listens at the port"), "{nobody}");
+    let listener = DatagramListener::bind((address(), port)).unwrap();
+    let client = Program::start(UDADDY, &arguments);
+    listener.next_request(Some(LIMIT)).unwrap().unwrap().reject(b"no").unwrap();
+    let refused = error_of(client.output(SOON));
+    assert!(refused.contains("refused by the peer's program"), "{refused}");
+    // A service that never answers.
+    let client = Program::start(UDADDY, &arguments);
+    let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
+    let qp = request.create_queue_pair(&ConnectionOptions::default()).unwrap();
+    request.accept(&qp, b"").unwrap();
+    let silent = error_of(client.output(SOON));
+    assert!(silent.starts_with("0 of 10 datagrams came in 2s; the others got lost"), "{silent}");
+}
+
+/// One receiver of a group and one sender, through the two devices.
+fn with_group(group: &str, receiver: &str, sender: &str, options: &[&str], sender_options: &[&str]) -> [String; 2] {
+    let (at, from) = (setting("RDMA_TEST_ADDRESS"), setting("RDMA_TEST_PEER_ADDRESS"));
+    let receiver = Program::start(receiver, &[&["-m", group, "-b", &at], options].concat());
+    let all = [&["-m", group, "-b", &from, "-s"], options, sender_options].concat();
+    let sender = Program::start(sender, &all).output(LIMIT);
+    let text = |output: Output| {
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    [text(receiver.output(LIMIT)), text(sender)]
+}
+
+#[test]
+fn datagrams_of_mckey_reach_the_group_in_both_roles() {
+    std::thread::scope(|scope| {
+        for (group, gid, receiver, sender) in [
+            ("239.1.2.3", "::ffff:239.1.2.3", MCKEY, MCKEY),
+            ("239.1.2.4", "::ffff:239.1.2.4", MCKEY, "mckey"),
+            ("239.1.2.5", "::ffff:239.1.2.5", "mckey", MCKEY),
+        ] {
+            scope.spawn(move || {
+                let options =
+                    if receiver == sender { &["-C", "7", "-S", "1000", "-V"][..] } else { &["-C", "7", "-S", "1000"] };
+                let only = if receiver == sender { &["-o"][..] } else { &[] };
+                let outputs = with_group(group, receiver, sender, options, only);
+                for (program, output, done) in [(receiver, &outputs[0], "received"), (sender, &outputs[1], "sent")] {
+                    let expected = match program == MCKEY {
+                        true => format!("{done} 7 datagrams of 1000 bytes\n"),
+                        false => "data transfers complete\n".to_owned(),
+                    };
+                    assert!(output.contains(&expected), "{program}\n{output}");
+                    let joined = if program == MCKEY {
+                        format!("joined {gid}: queue pair 0xffffff, Q_Key ")
+                    } else {
+                        format!("joined dgid: {gid} ")
+                    };
+                    assert!(output.contains(&joined), "{program}\n{output}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn mckey_says_what_is_no_group_and_that_a_sender_has_stopped() {
+    let wrong = error(MCKEY, &["-m", "192.0.2.1"]);
+    assert!(wrong.contains("the group is 192.0.2.1, but"), "{wrong}");
+    let source = error(MCKEY, &["-m", "239.1.2.6", "-b", "192.0.2.99", "--timeout", "3"]);
+    assert!(source.starts_with("rdma_resolve_addr("), "{source}");
+    let receiver = Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &address(), "-C", "5", "--timeout", "2"]);
+    let peer = setting("RDMA_TEST_PEER_ADDRESS");
+    let sender = Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &peer, "-s", "-C", "3"]).output(LIMIT);
+    assert!(sender.status.success(), "{sender:?}");
+    let error = error_of(receiver.output(SOON));
+    assert!(error.starts_with("3 of 5 datagrams came; the next one did not in 2 s"), "{error}");
+}
+
+#[test]
+fn all_connections_of_cmtime_go_through_all_steps_in_both_roles() {
+    for (server, client, connections) in [(CMTIME, CMTIME, "40"), (CMTIME, "cmtime", "25"), ("cmtime", CMTIME, "25")] {
+        let port = port();
+        let text = port.to_string();
+        let started = Program::start(server, &["-b", &address(), "-p", &text, "-c", connections]);
+        wait_for_cm_listener(port);
+        let of_client = Program::start(client, &["-s", &address(), "-p", &text, "-c", connections]).output(LIMIT);
+        assert!(of_client.status.success(), "{of_client:?}");
+        let of_client = String::from_utf8(of_client.stdout).unwrap();
+        let steps: Vec<_> = of_client.lines().filter(|line| line.contains(" per connection")).collect();
+        let names =
+            ["create id", "resolve address", "resolve route", "create queue pair", "connect", "disconnect", "destroy"];
+        match client == CMTIME {
+            true => assert!(steps.iter().zip(names).all(|(line, name)| line.starts_with(name)), "{of_client}"),
+            false => assert!(of_client.contains("us / conn"), "{of_client}"),
+        }
+        assert_eq!(steps.len(), if client == CMTIME { names.len() } else { 0 }, "{of_client}");
+        // The C server does not always see the end of its last connection.
+        if server == CMTIME {
+            let of_server = started.output(LIMIT);
+            assert!(of_server.status.success(), "{of_server:?}");
+            let expected = format!("{connections} connections established, {connections} ended\n");
+            assert_eq!(String::from_utf8(of_server.stdout).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn cmtime_says_at_which_step_connections_failed() {
+    let nobody = error(CMTIME, &["-s", &address(), "-p", &port().to_string(), "-c", "3"]);
+    assert!(nobody.starts_with("0 of 3 connections came through this step; then: RDMA_CM_EVENT_REJECTED"), "{nobody}");
+    assert!(nobody.contains("nobody listens at the port"), "{nobody}");
+    let wrong = error(CMTIME, &["-s", "192.0.2.99", "-c", "2", "-t", "100"]);
+    assert!(wrong.starts_with("0 of 2 connections came through this step; then: RDMA_CM_EVENT_ADDR_ERROR"), "{wrong}");
+}
