@@ -1,5 +1,6 @@
 //! What the programs on `cm` share: waiting for a connection's completions, and noticing its end.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,25 @@ use anyhow::{Context, Result, bail};
 use cm::{Connection, EventChannel};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{CompletionQueue, Notify, WorkCompletion, WorkCompletionStatus};
+
+/// The address of a command line, such as `192.0.2.1`, or `fe80::1%eth0` with the interface that a link-local one needs. The port is 0.
+///
+/// # Errors
+///
+/// There is no such address.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let mut addresses = (text, 0).to_socket_addrs().map_err(|error| error.to_string())?;
+    addresses.next().ok_or_else(|| "it has no address".to_owned())
+}
+
+/// Any address of this host, with any port.
+pub const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// An address with another port.
+pub fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
 
 /// Takes a connection's completions off its queue.
 ///
@@ -31,11 +51,11 @@ impl<'a> Completions<'a> {
     /// # Errors
     ///
     /// A request has failed, or nothing came in time.
-    pub fn next(&mut self) -> Result<Option<WorkCompletion>> {
+    pub fn take(&mut self) -> Result<Option<WorkCompletion>> {
         let cq = self.connection.completion_queue();
         let deadline = Instant::now() + self.timeout;
         loop {
-            if let Some(completion) = take(cq)? {
+            if let Some(completion) = poll_one(cq)? {
                 return self.judge(completion);
             }
             if self.is_over {
@@ -48,7 +68,7 @@ impl<'a> Completions<'a> {
             }
             // What came before the queue was armed makes no event.
             cq.arm(Notify::Any)?;
-            if let Some(completion) = take(cq)? {
+            if let Some(completion) = poll_one(cq)? {
                 return self.judge(completion);
             }
             let remaining = deadline.saturating_duration_since(Instant::now());
@@ -86,7 +106,20 @@ impl<'a> Completions<'a> {
     }
 }
 
-fn take(cq: &CompletionQueue) -> Result<Option<WorkCompletion>> {
+fn poll_one(cq: &CompletionQueue) -> Result<Option<WorkCompletion>> {
     let mut one = [WorkCompletion::default()];
     Ok(cq.poll(&mut one)?.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_an_interface() {
+        assert_eq!(parse_address("192.0.2.1").unwrap(), "192.0.2.1:0".parse().unwrap());
+        assert_eq!(parse_address("fe80::1%lo").unwrap(), "[fe80::1%1]:0".parse().unwrap());
+        assert!(parse_address("fe80::1%no_such_interface").is_err());
+        assert_eq!(with_port(ANY, 7).to_string(), "0.0.0.0:7");
+    }
 }

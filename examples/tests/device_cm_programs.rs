@@ -28,6 +28,9 @@ fn outputs(server: (&str, &[&str]), client: (&str, &[&str]), port: u16) -> (Outp
     let started = Program::start(server.0, server.1);
     wait_for_cm_listener(port);
     let client = Program::start(client.0, client.1).output(LIMIT);
+    if !client.status.success() {
+        println!("the client: {client:?}");
+    }
     (started.output(LIMIT), client)
 }
 
@@ -130,15 +133,15 @@ fn messages_go_both_ways_through_all_connections_of_ucmatose() {
 fn ends_of_ucmatose_that_differ_or_die_say_so() {
     let with = |port: &str, server: &[&str], client: &[&str]| {
         let address = address();
-        let server = [&["-b", &address, "-p", port, "--timeout", "2"], server].concat();
-        let client = [&["-s", &address, "-p", port, "--timeout", "2"], client].concat();
+        let server = [&["-b", &address, "-p", port, "--timeout", "5"], server].concat();
+        let client = [&["-s", &address, "-p", port, "--timeout", "4"], client].concat();
         let (server, client) = outputs((UCMATOSE, &server), (UCMATOSE, &client), port.parse().unwrap());
         (error_of(server), error_of(client))
     };
     let (_, client) = with(&port().to_string(), &["-S", "64"], &["-S", "128"]);
     assert_eq!(client, "a message of 64 bytes arrived; both ends have to use the same --size");
     let (server, client) = with(&port().to_string(), &["-C", "3"], &["-C", "4"]);
-    assert!(client.starts_with("the peer said nothing for 2s"), "{client}");
+    assert!(client.starts_with("the peer said nothing for 4s"), "{client}");
     assert!(
         server.starts_with("the peer has ended the connection after 0 of 3 messages")
             || server.contains("said nothing"),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use cm::{ConnectionOptions, MulticastGroup, MulticastRole};
+use examples::connection::parse_address;
 use examples::messages::{Messages, SEND, next};
 use examples::report;
 use verbs::{Grh, SendRequest};
@@ -26,7 +27,7 @@ use verbs::{Grh, SendRequest};
 /// Start the receivers first. The peers may be the C program `mckey`.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The group: an address of 224.0.0.0/4 or ff00::/8
+    /// The group: an address of 224.0.0.0/4 or `ff00::/8`
     #[arg(short = 'm', long, value_name = "ADDRESS")]
     group: IpAddr,
 
@@ -35,8 +36,8 @@ struct Options {
     sender: bool,
 
     /// The local address, which chooses the device [default: that of the route to the group]
-    #[arg(short, long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_address)]
+    bind: Option<SocketAddr>,
 
     /// Join as one that only sends
     #[arg(short = 'o', long, requires = "sender")]
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
 fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let mut connection = ConnectionOptions::default();
     connection.timeout = Duration::from_secs(options.timeout);
-    connection.source = options.bind.map(|ip| SocketAddr::new(ip, 0));
+    connection.source = options.bind;
     connection.capabilities.max_send_wr = options.count;
     connection.capabilities.max_recv_wr = options.count;
     let role = if options.send_only { MulticastRole::SendOnly } else { MulticastRole::Full };
@@ -141,7 +142,10 @@ mod tests {
     fn the_options_are_those_of_the_c_program() {
         Options::command().debug_assert();
         let options = Options::parse_from("mckey -m 239.1.2.3 -s -o -b 192.0.2.1 -C 3 -S 64".split(' '));
-        assert_eq!((options.group, options.bind), ([239, 1, 2, 3].into(), Some([192, 0, 2, 1].into())));
+        assert_eq!(
+            (options.group, options.bind.unwrap().to_string()),
+            ([239, 1, 2, 3].into(), "192.0.2.1:0".to_owned())
+        );
         assert_eq!((options.sender, options.send_only, options.count, options.size), (true, true, 3, 64));
         assert!(Options::try_parse_from("mckey -s".split(' ')).is_err());
     }

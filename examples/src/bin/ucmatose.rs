@@ -6,14 +6,14 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use cm::{Connection, ConnectionOptions, Listener};
-use examples::connection::Completions;
+use examples::connection::{ANY, Completions, parse_address, with_port};
 use examples::messages::{Messages, SEND};
 use examples::report;
 use verbs::{QueuePair, Rc, SendRequest};
@@ -29,8 +29,8 @@ struct Options {
     server: Option<String>,
 
     /// The local address [default: all of a server's, that of the route of a client's]
-    #[arg(short, long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_address)]
+    bind: Option<SocketAddr>,
 
     /// The server's port, in the port space TCP of the connection manager
     #[arg(short, long, default_value_t = 7471)]
@@ -70,7 +70,7 @@ impl Options {
     fn connection(&self) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
         options.timeout = self.timeout();
-        options.source = self.bind.map(|ip| SocketAddr::new(ip, 0));
+        options.source = self.bind;
         options.capabilities.max_send_wr = self.count;
         options.capabilities.max_recv_wr = self.count;
         options
@@ -115,8 +115,7 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
 }
 
 fn accept_all(options: &Options) -> Result<Vec<(Connection, Messages)>> {
-    let ip = options.bind.unwrap_or(IpAddr::from([0; 4]));
-    let listener = Listener::bind((ip, options.port)).context("cannot listen")?;
+    let listener = Listener::bind(with_port(options.bind.unwrap_or(ANY), options.port)).context("cannot listen")?;
     let accept = |_| {
         let request = listener.next_request(None)?.context("nobody came")?;
         let incoming = request.prepare(&options.connection())?;
@@ -173,7 +172,7 @@ impl<'a> End<'a> {
 
     fn step(&mut self) -> Result<()> {
         let (received, count) = (self.received, self.options.count);
-        let Some(completion) = self.completions.next()? else {
+        let Some(completion) = self.completions.take()? else {
             bail!("the peer has ended the connection after {received} of {count} messages; see what it printed");
         };
         if completion.wr_id() == SEND {
@@ -195,7 +194,10 @@ mod tests {
     fn the_options_are_those_of_the_c_program() {
         Options::command().debug_assert();
         let options = Options::parse_from("ucmatose -s host -b 192.0.2.1 -c 2 -C 3 -S 64 -p 1".split(' '));
-        assert_eq!((options.server.as_deref(), options.bind), (Some("host"), Some([192, 0, 2, 1].into())));
+        assert_eq!(
+            (options.server.as_deref(), options.bind.unwrap().to_string()),
+            (Some("host"), "192.0.2.1:0".to_owned())
+        );
         assert_eq!((options.connections, options.count, options.size, options.port), (2, 3, 64, 1));
     }
 }

@@ -7,13 +7,14 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use cm::{ConnectionOptions, DatagramListener, Id};
+use examples::connection::{ANY, parse_address, with_port};
 use examples::messages::{Messages, SEND, next};
 use examples::report;
 use verbs::{AddressHandle, Grh, QueuePair, SendRequest, Ud};
@@ -29,8 +30,8 @@ struct Options {
     server: Option<String>,
 
     /// The local address [default: all of a server's, that of the route of a client's]
-    #[arg(short, long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_address)]
+    bind: Option<SocketAddr>,
 
     /// The server's port, in the port space UDP of the connection manager
     #[arg(long, default_value_t = 7174)]
@@ -77,7 +78,7 @@ impl Options {
     fn connection(&self) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
         options.timeout = self.timeout();
-        options.source = self.bind.map(|ip| SocketAddr::new(ip, 0));
+        options.source = self.bind;
         options.capabilities.max_send_wr = self.count;
         options.capabilities.max_recv_wr = self.count;
         options
@@ -101,8 +102,8 @@ impl Options {
 }
 
 fn serve(options: &Options, out: &mut dyn Write) -> Result<()> {
-    let ip = options.bind.unwrap_or(IpAddr::from([0; 4]));
-    let listener = DatagramListener::bind((ip, options.port)).context("cannot listen")?;
+    let listener =
+        DatagramListener::bind(with_port(options.bind.unwrap_or(ANY), options.port)).context("cannot listen")?;
     let mut ends = Vec::new();
     for _ in 0..options.connections {
         let request = listener.next_request(None)?.context("nobody came")?;
@@ -208,7 +209,10 @@ mod tests {
     fn the_options_are_those_of_the_c_program() {
         Options::command().debug_assert();
         let options = Options::parse_from("udaddy -s host -b 192.0.2.1 -c 2 -C 3 -S 64".split(' '));
-        assert_eq!((options.server.as_deref(), options.bind), (Some("host"), Some([192, 0, 2, 1].into())));
+        assert_eq!(
+            (options.server.as_deref(), options.bind.unwrap().to_string()),
+            (Some("host"), "192.0.2.1:0".to_owned())
+        );
         assert_eq!((options.connections, options.count, options.size, options.port), (2, 3, 64, 7174));
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn wait_for_listener(port: u16) {
 
 /// Waits until somebody listens at a port of the connection manager.
 pub(crate) fn wait_for_cm_listener(port: u16) {
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + 2 * SOON;
     let listens = |line: &str| {
         let mut words = line.split_whitespace();
         line.contains("state LISTEN") && words.any(|word| word.ends_with(&format!(":{port}")))

@@ -2,19 +2,20 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use cm::{ConnectionParameters, Depth, EventChannel, EventKind, Id, IdKey, PortSpace, TransitionOptions};
+use examples::connection::with_port;
 use verbs::{QueuePair, Rc};
 
 use crate::{Options, next, queue_pair};
 
-pub(crate) fn run(address: IpAddr, options: &Options, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(address: SocketAddr, options: &Options, out: &mut dyn Write) -> Result<()> {
     let channel = EventChannel::create()?;
     let (count, timeout) = (options.connections as usize, Duration::from_millis(options.timeout));
-    let (source, address) = (options.bind.map(|ip| SocketAddr::new(ip, 0)), SocketAddr::new(address, options.port));
+    let address = with_port(address, options.port);
     let mut report = Report { out, count };
 
     let start = Instant::now();
@@ -22,7 +23,7 @@ pub(crate) fn run(address: IpAddr, options: &Options, out: &mut dyn Write) -> Re
     report.step("create id", start)?;
 
     let start = Instant::now();
-    ids.iter().try_for_each(|id| id.resolve_addr(source, address, timeout))?;
+    ids.iter().try_for_each(|id| id.resolve_addr(options.bind, address, timeout))?;
     each(&channel, options, count, |_, event| Ok(matches!(event, EventKind::AddressResolved)))?;
     report.step("resolve address", start)?;
 

@@ -10,13 +10,14 @@ mod client;
 mod server;
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use cm::{EventChannel, EventKind, Id, IdKey};
+use examples::connection::parse_address;
 use examples::report;
 use verbs::{CompletionQueue, QueuePair, Rc};
 
@@ -27,12 +28,12 @@ use verbs::{CompletionQueue, QueuePair, Rc};
 #[derive(Debug, Parser)]
 struct Options {
     /// The server's address; without it this is the server
-    #[arg(short, long, value_name = "ADDRESS")]
-    server: Option<IpAddr>,
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_address)]
+    server: Option<SocketAddr>,
 
     /// The local address [default: all of a server's, that of the route of a client's]
-    #[arg(short, long, value_name = "ADDRESS")]
-    bind: Option<IpAddr>,
+    #[arg(short, long, value_name = "ADDRESS", value_parser = parse_address)]
+    bind: Option<SocketAddr>,
 
     /// The server's port, in the port space TCP of the connection manager
     #[arg(short, long, default_value_t = 7471)]
@@ -91,7 +92,8 @@ mod tests {
     fn the_options_are_those_of_the_c_program() {
         Options::command().debug_assert();
         let options = Options::parse_from("cmtime -s 192.0.2.1 -b 192.0.2.2 -c 7 -p 1 -t 500".split(' '));
-        assert_eq!((options.server, options.bind), (Some([192, 0, 2, 1].into()), Some([192, 0, 2, 2].into())));
+        let text = |address: Option<SocketAddr>| address.unwrap().to_string();
+        assert_eq!((text(options.server), text(options.bind)), ("192.0.2.1:0".to_owned(), "192.0.2.2:0".to_owned()));
         assert_eq!((options.connections, options.port, options.timeout), (7, 1, 500));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result};
 use cm::{ConnectionParameters, ConnectionRequest, Depth, EventChannel, EventKind, Id, PortSpace, TransitionOptions};
+use examples::connection::{ANY, with_port};
 use verbs::{CompletionQueue, QueuePair, Rc};
 
 use crate::{Options, next, queue_pair};
@@ -13,8 +13,7 @@ use crate::{Options, next, queue_pair};
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let channel = EventChannel::create()?;
     let listener = channel.create_id(PortSpace::TCP)?;
-    let ip = options.bind.unwrap_or(IpAddr::from([0; 4]));
-    listener.bind(SocketAddr::new(ip, options.port)).context("cannot listen")?;
+    listener.bind(with_port(options.bind.unwrap_or(ANY), options.port)).context("cannot listen")?;
     listener.listen(options.connections)?;
 
     let mut cq = None;

@@ -46,7 +46,7 @@ impl<'a> Link<'a> {
     /// The peer's next message. `None`: the peer has ended the connection.
     pub(crate) fn receive(&mut self) -> Result<Option<[u8; message::LEN]>> {
         while self.arrived.is_none() {
-            match self.completions.next()? {
+            match self.completions.take()? {
                 Some(completion) => self.note(&completion)?,
                 None => return Ok(None),
             }
@@ -86,7 +86,7 @@ impl<'a> Link<'a> {
     /// Until the request is done. The peer's answer may come before the word that our message has arrived.
     fn wait(&mut self) -> Result<()> {
         loop {
-            match self.completions.next()? {
+            match self.completions.take()? {
                 Some(completion) if completion.wr_id() == REQUEST => return Ok(()),
                 Some(completion) => self.note(&completion)?,
                 None => bail!(GONE),

@@ -28,13 +28,14 @@ mod server;
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
 use cm::ConnectionOptions;
+use examples::connection::parse_address;
 use examples::report;
 
 /// As many as the C program takes, which has the same lower limit too.
@@ -64,8 +65,8 @@ struct Options {
     port: u16,
 
     /// The client's address to connect from [default: that of the route]
-    #[arg(short = 'I', long, value_name = "ADDRESS")]
-    source: Option<IpAddr>,
+    #[arg(short = 'I', long, value_name = "ADDRESS", value_parser = parse_address)]
+    source: Option<SocketAddr>,
 
     /// Pings, 0 for ever (client)
     #[arg(short = 'C', long, default_value_t = 0)]
@@ -100,7 +101,7 @@ impl Options {
     fn connection(&self) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
         options.timeout = self.timeout();
-        options.source = self.source.map(|ip| SocketAddr::new(ip, 0));
+        options.source = self.source;
         options
     }
 }
@@ -134,7 +135,8 @@ mod tests {
         let options = Options::parse_from("rping -c -v -V -C 3 -S 100 -a host -p 1 -I 192.0.2.1".split(' '));
         assert!(options.client && options.verbose && options.validate && !options.persistent);
         assert_eq!((options.count, options.size, options.port), (3, 100, 1));
-        assert_eq!((options.address.as_deref(), options.source), (Some("host"), Some([192, 0, 2, 1].into())));
+        assert_eq!(options.address.as_deref(), Some("host"));
+        assert_eq!(options.source.unwrap().to_string(), "192.0.2.1:0");
         assert!(Options::parse_from("rping -s -P".split(' ')).persistent);
         for wrong in ["rping", "rping -s -c -a host", "rping -c", "rping -c -a host -S 25", "rping -c -a host -S 65536"]
         {
