@@ -15,12 +15,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let host = options.address.as_deref().unwrap_or("0.0.0.0");
     let listener = Listener::bind((host, options.port)).context("cannot listen")?;
     if !options.persistent {
-        let connection = loop {
-            if let Some(request) = listener.next_request(None)? {
-                break request;
-            }
-        };
-        return serve(connection, options, out);
+        let request = listener.next_request(None)?.context("nobody came")?;
+        return serve(request, options, out);
     }
     // Each client has a thread of its own, and what becomes of it is its own affair.
     thread::scope(|scope| {
