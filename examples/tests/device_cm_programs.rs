@@ -4,8 +4,6 @@
 mod programs;
 
 use std::process::Output;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use cm::{ConnectionOptions, DatagramListener, Listener};
 use programs::{LIMIT, Program, SOON, error_of, link_local, port, setting, wait_for_cm_listener};
@@ -16,9 +14,6 @@ const UDADDY: &str = env!("CARGO_BIN_EXE_udaddy");
 const MCKEY: &str = env!("CARGO_BIN_EXE_mckey");
 const CMTIME: &str = env!("CARGO_BIN_EXE_cmtime");
 const UCMATOSE: &str = env!("CARGO_BIN_EXE_ucmatose");
-
-/// The C programs that cannot be told a port.
-static UDADDY_PORT: Mutex<()> = Mutex::new(());
 
 fn address() -> String {
     setting("RDMA_TEST_ADDRESS")
@@ -49,28 +44,27 @@ fn error(program: &str, arguments: &[&str]) -> String {
 #[test]
 fn cm_server_and_cm_client_greet_each_other_and_the_c_programs() {
     let [local, to_local] = link_local();
-    for (at, to) in [(address(), address()), (local, to_local)] {
-        for (server, client) in [(SERVER, CLIENT), (SERVER, "rdma_client"), ("rdma_server", CLIENT)] {
-            let port = port();
-            let text = port.to_string();
-            let (of_server, of_client) =
-                run((server, &["-s", &at, "-p", &text]), (client, &["-s", &to, "-p", &text]), port);
-            let received = |ours: bool, text: &str| match ours {
-                true => format!("received \"{text}\"\n"),
-                false => "received 16 zeroes\n".to_owned(),
-            };
-            if server == SERVER {
-                assert!(of_server.contains(&received(client == CLIENT, "hello, server")), "{of_server}");
-                assert!(of_server.starts_with("connected to ") && of_server.ends_with("answered, and disconnected\n"));
-            } else {
-                assert!(of_server.contains("rdma_server: end 0"), "{of_server}");
-            }
-            if client == CLIENT {
-                assert!(of_client.starts_with("connected from "), "{of_client}");
-                assert!(of_client.ends_with(&received(server == SERVER, "hello, client")), "{of_client}");
-            } else {
-                assert!(of_client.contains("rdma_client: end 0"), "{of_client}");
-            }
+    let address = address();
+    let (v4, v6) = ([&address, &address], [&local, &to_local]);
+    for (server, client, [at, to]) in [(SERVER, CLIENT, v6), (SERVER, "rdma_client", v4), ("rdma_server", CLIENT, v6)] {
+        let port = port();
+        let text = port.to_string();
+        let (of_server, of_client) = run((server, &["-s", at, "-p", &text]), (client, &["-s", to, "-p", &text]), port);
+        let received = |ours: bool, text: &str| match ours {
+            true => format!("received \"{text}\"\n"),
+            false => "received 16 zeroes\n".to_owned(),
+        };
+        if server == SERVER {
+            assert!(of_server.contains(&received(client == CLIENT, "hello, server")), "{of_server}");
+            assert!(of_server.starts_with("connected to ") && of_server.ends_with("answered, and disconnected\n"));
+        } else {
+            assert!(of_server.contains("rdma_server: end 0"), "{of_server}");
+        }
+        if client == CLIENT {
+            assert!(of_client.starts_with("connected from "), "{of_client}");
+            assert!(of_client.ends_with(&received(server == SERVER, "hello, client")), "{of_client}");
+        } else {
+            assert!(of_client.contains("rdma_client: end 0"), "{of_client}");
         }
     }
 }
@@ -105,27 +99,26 @@ fn cm_server_says_that_its_client_is_silent() {
 #[test]
 fn messages_go_both_ways_through_all_connections_of_ucmatose() {
     let [local, to_local] = link_local();
-    for (server, client) in [(UCMATOSE, UCMATOSE), (UCMATOSE, "ucmatose"), ("ucmatose", UCMATOSE)] {
-        for (connections, count, size) in [("1", "10", "100"), ("5", "20", "3000")] {
-            let port = port();
-            let text = port.to_string();
-            let mut options = vec!["-p", &text, "-c", connections, "-C", count, "-S", size];
-            if server == client {
-                options.push("-V");
-            }
-            let (at, to) = if count == "10" { (address(), address()) } else { (local.clone(), to_local.clone()) };
-            let bind = [&["-b", &at], &options[..]].concat();
-            let (of_server, of_client) = run((server, &bind), (client, &[&["-s", &to], &options[..]].concat()), port);
-            for (program, output) in [(server, of_server), (client, of_client)] {
-                let expected = match program == UCMATOSE {
-                    true => format!(
-                        "{connections} connections\n{count} messages of {size} bytes each way through each\ndisconnected\n"
-                    ),
-                    false => "data transfers complete\n".to_owned(),
-                };
-                assert!(output.contains(&expected), "{program} {options:?}\n{output}");
-            }
-        }
+    let (v4, v6) = ([address(), address()], [local, to_local]);
+    for (server, client, [at, to], options) in [
+        (UCMATOSE, UCMATOSE, &v6, &["-c", "5", "-C", "20", "-S", "3000", "-V"][..]),
+        (UCMATOSE, "ucmatose", &v6, &["-c", "4", "-C", "20", "-S", "3000"]),
+        ("ucmatose", UCMATOSE, &v4, &["-c", "3", "-C", "10", "-S", "100"]),
+    ] {
+        let port = port();
+        let text = port.to_string();
+        let server_options = [&["-b", at, "-p", &text], options].concat();
+        let client_options = [&["-s", to, "-p", &text], options].concat();
+        let (of_server, of_client) = run((server, &server_options), (client, &client_options), port);
+        let expected = |program: &str| match program == UCMATOSE {
+            true => format!(
+                "{} connections\n{} messages of {} bytes each way through each\ndisconnected\n",
+                options[1], options[3], options[5]
+            ),
+            false => "data transfers complete\n".to_owned(),
+        };
+        assert!(of_server.contains(&expected(server)), "{server} {options:?}\n{of_server}");
+        assert!(of_client.contains(&expected(client)), "{client} {options:?}\n{of_client}");
     }
 }
 
@@ -153,8 +146,8 @@ fn ends_of_ucmatose_that_differ_or_die_say_so() {
     let text = port.to_string();
     let server = Program::start(UCMATOSE, &["-b", &address(), "-p", &text, "-c", "2"]);
     wait_for_cm_listener(port);
-    let client = Program::start(UCMATOSE, &["-s", &address(), "-p", &text]);
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut client = Program::start(UCMATOSE, &["-s", &address(), "-p", &text]);
+    client.wait_for_line("1 connections");
     drop(server);
     let error = error_of(client.output(SOON));
     assert!(error.starts_with("the peer has ended the connection after 0 of 10 messages"), "{error}");
@@ -162,27 +155,28 @@ fn ends_of_ucmatose_that_differ_or_die_say_so() {
 
 #[test]
 fn datagrams_are_answered_by_udaddy_in_both_roles() {
-    let _port = UDADDY_PORT.lock().unwrap_or_else(PoisonError::into_inner);
+    // The C program cannot be told a port.
+    const PORT: u16 = 7174;
     let [local, to_local] = link_local();
-    for (server, client) in [(UDADDY, UDADDY), (UDADDY, "udaddy"), ("udaddy", UDADDY)] {
-        for (connections, count, size) in [("1", "10", "100"), ("3", "5", "4096")] {
-            let mut options = vec!["-c", connections, "-C", count, "-S", size];
-            if server == client {
-                options.push("-V");
-            }
-            let (at, to) = if count == "10" { (address(), address()) } else { (local.clone(), to_local.clone()) };
-            let bind = [&["-b", &at], &options[..]].concat();
-            let (of_server, of_client) = run((server, &bind), (client, &[&["-s", &to], &options[..]].concat()), 7174);
-            let messages = format!("{count} datagrams of {size} bytes from each of {connections} queue pairs");
-            let expected = |program: &str, ours: String| match program == UDADDY {
-                true => ours,
-                false => "data transfers complete\n".to_owned(),
-            };
-            let text = expected(server, format!("received and answered {messages}\n"));
-            assert!(of_server.contains(&text), "{of_server}");
-            let text = expected(client, format!("sent {messages}; all were answered\n"));
-            assert!(of_client.contains(&text), "{of_client}");
-        }
+    let (v4, v6) = ([address(), address()], [local, to_local]);
+    for (server, client, [at, to], options) in [
+        (UDADDY, UDADDY, &v6, &["-c", "3", "-C", "5", "-S", "4096", "-V"][..]),
+        (UDADDY, "udaddy", &v4, &["-c", "2", "-C", "10", "-S", "100"]),
+        ("udaddy", UDADDY, &v6, &["-c", "3", "-C", "5", "-S", "4096"]),
+    ] {
+        let server_options = [&["-b", at.as_str()], options].concat();
+        let client_options = [&["-s", to.as_str()], options].concat();
+        let (of_server, of_client) = run((server, &server_options), (client, &client_options), PORT);
+        let messages =
+            format!("{} datagrams of {} bytes from each of {} queue pairs", options[3], options[5], options[1]);
+        let expected = |program: &str, ours: String| match program == UDADDY {
+            true => ours,
+            false => "data transfers complete\n".to_owned(),
+        };
+        let text = expected(server, format!("received and answered {messages}\n"));
+        assert!(of_server.contains(&text), "{of_server}");
+        let text = expected(client, format!("sent {messages}; all were answered\n"));
+        assert!(of_client.contains(&text), "{of_client}");
     }
 }
 
@@ -267,7 +261,7 @@ fn mckey_says_what_is_no_group_and_that_a_sender_has_stopped() {
 
 #[test]
 fn all_connections_of_cmtime_go_through_all_steps_in_both_roles() {
-    for (server, client, connections) in [(CMTIME, CMTIME, "40"), (CMTIME, "cmtime", "25"), ("cmtime", CMTIME, "25")] {
+    for (server, client, connections) in [(CMTIME, CMTIME, "30"), (CMTIME, "cmtime", "15"), ("cmtime", CMTIME, "15")] {
         let port = port();
         let text = port.to_string();
         let started = Program::start(server, &["-b", &address(), "-p", &text, "-c", connections]);

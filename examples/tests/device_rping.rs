@@ -3,9 +3,8 @@
 mod programs;
 
 use std::process::Output;
-use std::time::Duration;
 
-use cm::{Connection, ConnectionOptions, Error, Listener};
+use cm::{Connection, ConnectionOptions, Listener};
 use programs::{LIMIT, Program, SOON, error_of, link_local, port, setting, wait_for_cm_listener};
 use verbs::{AccessFlags, ReceiveRequest, SendRequest, WorkCompletion};
 
@@ -75,7 +74,7 @@ fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() 
 
 #[test]
 fn a_persistent_server_serves_several_at_once_and_one_after_another() {
-    for (server, clients) in [(OURS, &[OURS, C, C][..]), (C, &[OURS, OURS])] {
+    for (server, clients) in [(OURS, &[OURS, C][..]), (C, &[OURS])] {
         let port = port();
         let _server = start(server, "-s", &address(), port, &["-P", "-S", "1000"]);
         wait_for_cm_listener(port);
@@ -124,8 +123,8 @@ fn a_client_whose_server_is_killed_ends_with_an_error() {
         let port = port();
         let server = start(server, "-s", &address(), port, &[]);
         wait_for_cm_listener(port);
-        let client = start(OURS, "-c", &address(), port, &["--timeout", "5"]);
-        std::thread::sleep(Duration::from_secs(1));
+        let mut client = start(OURS, "-c", &address(), port, &["-v", "--timeout", "5"]);
+        client.wait_for_line("ping data: rdma-ping-1: ");
         drop(server);
         let error = error_of(client.output(SOON));
         let expected = ["the peer has ended the connection in the middle", "retry", "remote", "rejected"];
@@ -203,13 +202,5 @@ fn servers_that_refuse_or_leave_in_the_middle_of_a_ping_end_the_client() {
     let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
     let error = error_of(client.output(SOON));
     assert!(error.contains("not done after 2s"), "{error}");
-    assert!(matches!(
-        request.accept(&ConnectionOptions::default()),
-        Err(Error::Call { .. }
-            | Error::TimedOut { .. }
-            | Error::Disconnected
-            | Error::Unreachable { .. }
-            | Error::Rejected { .. }
-            | Error::Connect { .. })
-    ));
+    request.accept(&ConnectionOptions::default()).expect_err("the client has gone");
 }

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -30,6 +31,19 @@ impl Program {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(Some(command.spawn().unwrap_or_else(|error| panic!("{program}: {error}"))))
+    }
+
+    /// Waits until it has printed a line that begins so. What it has printed up to there is gone.
+    pub(crate) fn wait_for_line(&mut self, beginning: &str) {
+        let stdout = self.0.as_mut().unwrap().stdout.as_mut().unwrap();
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !(byte == *b"\n" && line.starts_with(beginning.as_bytes())) {
+            if byte == *b"\n" {
+                line.clear();
+            }
+            stdout.read_exact(&mut byte).unwrap_or_else(|error| panic!("it printed no {beginning:?}: {error}"));
+            line.push(byte[0]);
+        }
     }
 
     /// The output, once it has ended by itself within `limit`.
