@@ -75,7 +75,7 @@ fn cm_client_says_that_nobody_listens_or_answers() {
     let text = port.to_string();
     let nobody = error(CLIENT, &["-s", &address(), "-p", &text]);
     assert!(nobody.contains("nobody listens at the port"), "{nobody}");
-    let wrong = error(CLIENT, &["-s", "192.0.2.99", "-p", &text, "--timeout", "4"]);
+    let wrong = error(CLIENT, &["-s", "192.0.2.99", "-p", &text, "--timeout", "2"]);
     assert!(wrong.starts_with("rdma_resolve_addr(192.0.2.99:"), "{wrong}");
     let listener = Listener::bind((address(), port)).unwrap();
     let client = Program::start(CLIENT, &["-s", &address(), "-p", &text, "--timeout", "2"]);
@@ -251,9 +251,11 @@ fn mckey_says_what_is_no_group_and_that_a_sender_has_stopped() {
     assert!(wrong.contains("the group is 192.0.2.1, but"), "{wrong}");
     let source = error(MCKEY, &["-m", "239.1.2.6", "-b", "192.0.2.99", "--timeout", "3"]);
     assert!(source.starts_with("rdma_resolve_addr("), "{source}");
-    let receiver = Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &address(), "-C", "5", "--timeout", "2"]);
+    let mut receiver = Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &address(), "-C", "5", "--timeout", "2"]);
+    receiver.wait_for_line("joined ");
     let peer = setting("RDMA_TEST_PEER_ADDRESS");
-    let sender = Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &peer, "-s", "-C", "3"]).output(LIMIT);
+    let sender =
+        Program::start(MCKEY, &["-m", "239.1.2.7", "-b", &peer, "-s", "-C", "3", "--settle", "1"]).output(LIMIT);
     assert!(sender.status.success(), "{sender:?}");
     let error = error_of(receiver.output(SOON));
     assert!(error.starts_with("3 of 5 datagrams came; the next one did not in 2 s"), "{error}");

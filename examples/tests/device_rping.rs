@@ -91,7 +91,7 @@ fn a_persistent_server_serves_several_at_once_and_one_after_another() {
 fn a_client_says_who_is_not_there() {
     let port = port();
     let to = |address: &str, more: &[&str]| {
-        let options = [&["--timeout", "4"], more].concat();
+        let options = [more, &["--timeout", "2"]].concat();
         error_of(start(OURS, "-c", address, port, &options).output(SOON))
     };
     let error = to(&address(), &[]);
