@@ -50,7 +50,7 @@ fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() 
     let [local, to_local] = link_local();
     for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
         // The short ones through IPv6. The long ones are not printed: a pipe has no room for them.
-        for (count, size, at, to) in [(60, 26, &local, &to_local), (3, 65535, &address(), &address())] {
+        for (count, size, at, to) in [(60, 26, &local, &to_local), (2, 65535, &address(), &address())] {
             let (count_text, size_text) = (count.to_string(), size.to_string());
             let mut options = vec!["-V", "-C", &count_text, "-S", &size_text];
             let is_short = size < 1000;
@@ -202,5 +202,5 @@ fn servers_that_refuse_or_leave_in_the_middle_of_a_ping_end_the_client() {
     let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
     let error = error_of(client.output(SOON));
     assert!(error.contains("not done after 2s"), "{error}");
-    request.accept(&ConnectionOptions::default()).expect_err("the client has gone");
+    drop(request);
 }
