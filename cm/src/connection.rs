@@ -9,7 +9,6 @@ use crate::connection_options::{ConnectionOptions, Deadline, unexpected};
 use crate::connection_request::ConnectionRequest;
 use crate::error::{Error, Result};
 use crate::event::EventKind;
-use crate::event_channel::EventChannel;
 use crate::id::Id;
 use crate::lookup::ToAddress;
 use crate::parameters::{Depth, PeerParameters};
@@ -256,8 +255,6 @@ impl ConnectionRequest {
             Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
             error => error,
         })?;
-        // What becomes of this connection is no concern of who waits for the next request.
-        self.id().migrate(&EventChannel::create()?)?;
         Ok(IncomingConnection { request: self, queue_pair, options: options.clone() })
     }
 }

@@ -121,7 +121,8 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// [`Error::DeviceRemoved`]: the device at whose address it listens is gone.
+    /// * [`Error::DeviceRemoved`]: the device at whose address it listens is gone.
+    /// * `EMFILE`: there is no descriptor left for the request's events; it is refused.
     #[doc(alias = "rdma_get_request")]
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
     pub fn next_request(&self, timeout: Option<Duration>) -> Result<Option<ConnectionRequest>> {
@@ -130,11 +131,14 @@ impl Listener {
             match self.channel.next_event(timeout.map(|_| deadline.remaining()))? {
                 None => return Ok(None),
                 Some(event) if event.id() == self.id.key() => match event.into_kind() {
-                    EventKind::ConnectRequest(request) => return Ok(Some(request)),
+                    EventKind::ConnectRequest(request) => {
+                        // What becomes of it is no concern of who waits for the next one, who would take its events away.
+                        request.id().migrate(&EventChannel::create()?)?;
+                        return Ok(Some(request));
+                    }
                     EventKind::DeviceRemoval => return Err(Error::DeviceRemoved),
                     _ => {}
                 },
-                // Of a request that nobody has answered yet: its own id will tell.
                 Some(_) => {}
             }
         }
