@@ -40,12 +40,12 @@ impl ConnectionRequest {
         self.prepare_with(queue_pair, options)
     }
 
-    /// Takes a queue pair that is in RESET, and made of the [context](Id::context) of this request's id.
+    /// Takes a queue pair that is in RESET, and made of the [context](crate::Id::context) of this request's id.
     ///
     /// # Errors
     ///
     /// * [`Error::Disconnected`]: the peer has gone.
-    /// * As those of [`Id::init_queue_pair`]; the peer is refused.
+    /// * As those of [`Id::init_queue_pair`](crate::Id::init_queue_pair); the peer is refused.
     pub fn prepare_with(self, queue_pair: QueuePair<Rc>, options: &ConnectionOptions) -> Result<IncomingConnection> {
         self.id().init_queue_pair(&queue_pair).map_err(|error| match error {
             // A request that came is far enough for this, unless it is gone.

@@ -51,7 +51,8 @@ impl ConnectionOptions {
     ///
     /// * [`Error::NoDevice`](crate::Error::NoDevice): the machine has no RDMA device.
     /// * [`Error::Lookup`](crate::Error::Lookup): the name has no address.
-    /// * [`Error::AddressUnresolved`](crate::Error::AddressUnresolved), [`Error::RouteUnresolved`](crate::Error::RouteUnresolved), [`Error::Unreachable`](crate::Error::Unreachable): nobody can be reached there.
+    /// * [`Error::AddressUnresolved`](crate::Error::AddressUnresolved), [`Error::RouteUnresolved`](crate::Error::RouteUnresolved),
+    ///   [`Error::Unreachable`](crate::Error::Unreachable): nobody can be reached there.
     /// * [`Error::Rejected`](crate::Error::Rejected): nobody listens, or the peer refuses.
     /// * [`Error::TimedOut`](crate::Error::TimedOut): the peer neither accepts nor refuses.
     /// * [`Error::Verbs`](crate::Error::Verbs): the queue pair could not be made.
