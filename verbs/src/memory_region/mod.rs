@@ -4,6 +4,7 @@ mod address_space;
 mod again;
 mod bytes;
 mod dma_buf;
+mod file;
 mod imported;
 mod inner;
 pub(crate) mod memory;

@@ -14,6 +14,7 @@ mod domains;
 mod every_verb;
 mod extended;
 mod facts;
+mod files;
 mod flow;
 mod forgotten;
 mod fork;
