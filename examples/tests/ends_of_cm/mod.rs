@@ -1,8 +1,13 @@
 //! Programs that print where they listen, and that can be killed or stopped.
+#![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::env;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +17,19 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) fn setting(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the device tests by `cargo xtask test`"))
+}
+
+/// The program of the tests, from a file in memory that has no name any more: to start it from the host's folders takes the virtual machine
+/// a second each time.
+fn in_memory(program: &str) -> String {
+    static FILE: OnceLock<File> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("program");
+        std::fs::copy(program, &copy).unwrap();
+        File::open(copy).unwrap()
+    });
+    format!("/proc/{}/fd/{}", process::id(), file.as_raw_fd())
 }
 
 /// What a program has come to.
@@ -46,8 +64,8 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = Command::new(in_memory(program));
+        command.arg0(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (stdout, stderr) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
         Self { child, stdout, stderr, printed: String::new() }
