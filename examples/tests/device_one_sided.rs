@@ -34,15 +34,15 @@ fn counted(address: &str, keys: u32) -> u64 {
 #[test]
 fn four_clients_lose_no_update_and_read_nothing_torn() {
     let (server, address) = server(&["--slots", "8", "--clients", "6"]);
-    let stress = ["stress", &address, "--keys", "2", "--updates", "150"];
+    let stress = ["stress", &address, "--keys", "2", "--updates", "60"];
     let clients: Vec<End> = (0..4).map(|_| End::start(ONE_SIDED, &stress)).collect();
     let outputs: Vec<String> = clients.into_iter().map(|client| client.ended(LIMIT).success()).collect();
     // They were at it together: somebody had to do something again.
     let again =
         |output: &String| !output.ends_with(": 0 torn reads, 0 waits for a lock, 0 locks that others got first\n");
     assert!(outputs.iter().any(again), "{outputs:?}");
-    assert!(outputs.iter().all(|output| output.starts_with("150 updates and reads in ")), "{outputs:?}");
-    assert_eq!(counted(&address, 2), 600);
+    assert!(outputs.iter().all(|output| output.starts_with("60 updates and reads in ")), "{outputs:?}");
+    assert_eq!(counted(&address, 2), 240);
     let served = server.ended(SOON).success();
     assert_eq!(served.matches(" has come, from ").count(), 6, "{served}");
     assert_eq!(served.matches(" has gone, and left 0 locks").count(), 6, "{served}");
@@ -97,9 +97,9 @@ fn the_lock_of_a_client_that_has_gone_is_taken_back_and_readers_never_wait_for_i
     let start = Instant::now();
     let refused = client(&["put", &address, "key", "new"]).error();
     assert!(refused.contains(" has locked the key, and does not let go"), "{refused}");
-    assert!(start.elapsed() > Duration::from_secs(5));
+    assert!(start.elapsed() > Duration::from_secs(3));
     let waiting = End::start(ONE_SIDED, &["put", &address, "key", "new"]);
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(Duration::from_millis(500));
     drop(holder);
     waiting.ended(SOON).success();
     assert_eq!(client(&["get", &address, "key"]).success(), "new\n");
@@ -111,22 +111,21 @@ fn the_lock_of_a_client_that_has_gone_is_taken_back_and_readers_never_wait_for_i
 fn a_client_that_is_killed_leaves_a_table_with_which_the_others_go_on() {
     let (mut server, address) = server(&[]);
     let start = |updates| End::start(ONE_SIDED, &["stress", &address, "--keys", "1", "--updates", updates]);
-    let (killed, other) = (start("1000000"), start("100"));
-    // Both have come.
-    let lines: Vec<_> = (0..2).map(|_| server.line()).collect();
-    assert!(lines.iter().all(|line| line.contains(" has come, from ")), "{lines:?}");
-    thread::sleep(Duration::from_millis(300));
+    let killed = start("1000000");
+    assert!(server.line().starts_with("client 1 has come, from "));
+    let other = start("50");
+    assert!(server.line().starts_with("client 2 has come, from "));
     killed.signal("KILL");
     other.ended(LIMIT).success();
-    assert!(counted(&address, 1) >= 100);
+    assert!(counted(&address, 1) >= 50);
 }
 
 #[test]
 fn clients_hear_that_the_server_was_killed() {
-    let (server, address) = server(&[]);
+    let (mut server, address) = server(&[]);
     let clients: Vec<End> =
         (0..2).map(|_| End::start(ONE_SIDED, &["stress", &address, "--updates", "1000000"])).collect();
-    thread::sleep(Duration::from_secs(2));
+    assert!((0..2).all(|_| server.line().contains(" has come, from ")));
     server.signal("KILL");
     for client in clients {
         let error = client.ended(SOON).error();

@@ -16,7 +16,7 @@ const OLD: usize = 2 * SLOT;
 const LENGTH: usize = OLD + 8;
 
 /// How long a lock of somebody else's may last, and how long nothing may complete before the server is looked for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How often something had to be done again.

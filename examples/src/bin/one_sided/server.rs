@@ -26,7 +26,6 @@ struct Client {
 pub(crate) fn run(address: &str, slots: usize, last: Option<u64>, out: &mut dyn Write) -> Result<()> {
     let mut options = ConnectionOptions::default();
     options.access = ACCESS;
-    options.timeout = Duration::from_secs(2);
     let listener =
         Listener::bind_with(address, &options, 128).with_context(|| format!("cannot listen at {address}"))?;
     let local = listener.local_addr().map(|address| address.to_string());
