@@ -135,8 +135,8 @@ fn a_large_file_arrives_with_any_number_of_chunks_under_way() {
     let folders = Folders::new();
     let content = bytes((2 << 20) + 12345);
     fs::write(folders.here("file"), &content).unwrap();
-    for options in [&["-n", "1", "-c", "65536"][..], &["-n", "64", "-c", "131072"], &[]] {
-        let (sent, received) = folders.copy("file", options);
+    for options in [["-n", "1", "-c", "65536"], ["-n", "64", "-c", "131072"]] {
+        let (sent, received) = folders.copy("file", &options);
         let expected = ": 1 files, 2109497 bytes in ";
         assert!(sent.contains(expected) && received.contains(expected), "{sent}{received}");
         assert!(fs::read(folders.there("file")).unwrap() == content, "{options:?}");
