@@ -9,10 +9,10 @@
 //! * No event is taken while one may wait of a membership that librdmacm does not know any more (`State::stale_ids`).
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,10 +27,6 @@ use crate::returns::{Errno, minus_one_and_errno, null_and_errno};
 struct Inner {
     channel: NonNull<ffi::rdma_event_channel>,
     state: Mutex<State>,
-    /// How many threads are about to sleep until there is an event, or do.
-    waiting: AtomicU64,
-    /// Has a count for each of them that is to look again: an `eventfd`.
-    wake: OwnedFd,
 }
 
 /// What the channel's lock guards, besides the ids.
@@ -38,6 +34,8 @@ struct Inner {
 pub(crate) struct State {
     /// The ids that were told of their first message, and whose `Established` was not taken yet.
     pub(crate) notified: Vec<IdKey>,
+    /// What wakes the threads that are about to sleep until there is an event, or do.
+    sleepers: Vec<Arc<OwnedFd>>,
     /// How many ids have left a multicast group of which events may still wait.
     pub(crate) stale_ids: usize,
 }
@@ -89,16 +87,7 @@ impl EventChannel {
             ),
             _ => errno.of(CALL, ""),
         })?;
-        let inner = eventfd().map(|wake| {
-            let state = Mutex::new(State::default());
-            Inner { channel, state, waiting: AtomicU64::new(0), wake }
-        });
-        let inner = inner.map_err(|errno| {
-            // SAFETY: the channel was made just now.
-            unsafe { ffi::rdma_destroy_event_channel(channel.as_ptr()) };
-            errno.of("eventfd", "")
-        })?;
-        let channel = Self { inner: Arc::new(inner) };
+        let channel = Self { inner: Arc::new(Inner { channel, state: Mutex::new(State::default()) }) };
         set_nonblocking(channel.as_fd()).map_err(|errno| errno.of(CALL, "O_NONBLOCK"))?;
         Ok(channel)
     }
@@ -144,20 +133,11 @@ impl EventChannel {
             if remaining == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            let waiter = Waiter::new(&self.inner);
+            let waiter = Waiter::new(self)?;
             // What has come between the two looks, nobody wakes for.
             if !wait_readable(self.as_fd(), Some(Duration::ZERO))? {
                 waiter.sleep(remaining)?;
             }
-        }
-    }
-
-    /// Has all who sleep look again: the kernel wakes nobody for the events that come along with an id.
-    pub(crate) fn wake(&self) {
-        let count = self.inner.waiting.load(Ordering::SeqCst);
-        if count > 0 {
-            // SAFETY: the descriptor is open, and the count outlives the call. If it is full, all who sleep are awake already.
-            unsafe { libc::write(self.inner.wake.as_raw_fd(), (&raw const count).cast(), size_of::<u64>()) };
         }
     }
 
@@ -239,40 +219,59 @@ impl fmt::Debug for EventChannel {
     }
 }
 
+impl State {
+    /// Has all who sleep look again: the kernel wakes nobody for the events that come along with an id.
+    pub(crate) fn wake(&self) {
+        for sleeper in &self.sleepers {
+            let one = 1u64;
+            // SAFETY: the descriptor is open, and the count outlives the call. If it is full, the thread is awake already.
+            unsafe { libc::write(sleeper.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        }
+    }
+}
+
 /// A thread that is about to sleep until there is an event.
-struct Waiter<'a>(&'a Inner);
+struct Waiter<'a> {
+    channel: &'a EventChannel,
+    wake: Arc<OwnedFd>,
+}
 
 impl<'a> Waiter<'a> {
-    fn new(inner: &'a Inner) -> Self {
-        inner.waiting.fetch_add(1, Ordering::SeqCst);
-        Self(inner)
+    fn new(channel: &'a EventChannel) -> Result<Self> {
+        thread_local! {
+            /// What wakes this thread: an `eventfd`.
+            static WAKE: RefCell<Option<Arc<OwnedFd>>> = const { RefCell::new(None) };
+        }
+        // A thread that is ending has none any more, and makes one for the moment.
+        let known = WAKE.try_with(|wake| wake.borrow().clone()).ok().flatten();
+        let wake = match known {
+            Some(wake) => wake,
+            None => Arc::new(eventfd().map_err(|errno| errno.of("eventfd", ""))?),
+        };
+        let _ = WAKE.try_with(|known| *known.borrow_mut() = Some(Arc::clone(&wake)));
+        channel.lock().sleepers.push(Arc::clone(&wake));
+        Ok(Self { channel, wake })
     }
 
     /// Sleeps until there is an event, or somebody says to look again.
     fn sleep(&self, timeout: Option<Duration>) -> Result<()> {
-        // SAFETY: the descriptor is open as long as the channel.
-        let channel = unsafe { BorrowedFd::borrow_raw(self.0.channel.as_ref().fd) };
-        let mut polls = [channel, self.0.wake.as_fd()].map(readable);
-        poll(&mut polls, timeout)?;
-        if polls[1].revents != 0 {
-            let mut one = 0u64;
-            // SAFETY: the descriptor is open, does not block, and the count outlives the call.
-            unsafe { libc::read(self.0.wake.as_raw_fd(), (&raw mut one).cast(), size_of::<u64>()) };
-        }
-        Ok(())
+        poll(&mut [self.channel.as_fd(), self.wake.as_fd()].map(readable), timeout)
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        let mut state = self.channel.lock();
+        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &self.wake));
+        let mut count = 0u64;
+        // SAFETY: the descriptor is open, does not block, and the count outlives the call.
+        unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
     }
 }
 
-/// A counter of which each reader takes one.
 fn eventfd() -> Result<OwnedFd, Errno> {
     // SAFETY: the call has no pointers.
-    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE) } {
+    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
         -1 => Err(Errno::last()),
         // SAFETY: the descriptor was made just now, and nobody else has it.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

@@ -278,7 +278,7 @@ impl RawId {
                     // The device has gone just now. The id still points there.
                     mem::forget(own);
                 }
-                channel.wake();
+                state.wake();
             }
         }
     }
@@ -350,11 +350,11 @@ impl RawId {
             if let Some(index) = old.notified.iter().position(|key| *key == self.key) {
                 new.notified.push(old.notified.swap_remove(index));
             }
+            new.wake();
         }
         drop(locks);
         result.map_err(|errno| errno.of("rdma_migrate_id", format_args!("{self:?}")))?;
-        // What was sent to the old channel's descriptor was moved along by the kernel, which wakes nobody for it.
-        to.wake();
+        // What was sent to the old channel's descriptor was moved along by the kernel.
         drop(mem::replace(&mut *from, to.clone()));
         Ok(())
     }
