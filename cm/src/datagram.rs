@@ -100,7 +100,15 @@ impl DatagramConnection {
         &self.address_handle
     }
 
-    /// A request to send a datagram to the service.
+    /// A request to send a datagram to the service. It borrows the connection, whose path it takes:
+    ///
+    /// ```compile_fail,E0505
+    /// # fn send(service: cm::DatagramConnection) {
+    /// let request = service.send(1, &[]);
+    /// drop(service);
+    /// drop(request);
+    /// # }
+    /// ```
     pub fn send<'a>(&'a self, wr_id: u64, slices: &'a [verbs::LocalSlice<'a>]) -> verbs::SendRequest<'a, Ud> {
         verbs::SendRequest::send_to(wr_id, slices, &self.address_handle, self.peer.qp_num, self.peer.qkey)
     }

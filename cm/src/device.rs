@@ -17,6 +17,9 @@ use crate::ffi;
 use crate::returns::{Errno, null_and_errno};
 
 /// A list of [`ffi::rdma_get_devices`]: holds each device that is there at present.
+///
+/// Its devices are let go one by one, each in a list of its own: librdmacm reads on in a list after it has freed a device that was
+/// removed.
 struct Devices(NonNull<*mut verbs_ffi::ibv_context>);
 
 // SAFETY: the list does not change.
@@ -38,8 +41,22 @@ impl Devices {
 
 impl Drop for Devices {
     fn drop(&mut self) {
-        // SAFETY: the list is alive, and is freed only here.
-        unsafe { ffi::rdma_free_devices(self.0.as_ptr()) };
+        for context in self.contexts() {
+            // SAFETY: the size is not 0.
+            let list = unsafe { libc::malloc(2 * size_of::<*mut verbs_ffi::ibv_context>()) };
+            let list = list.cast::<*mut verbs_ffi::ibv_context>();
+            // Without memory, the device is held on.
+            if !list.is_null() {
+                // SAFETY: the list has room for a device and for its end. librdmacm lets go of the device, and frees what `malloc` gave.
+                unsafe {
+                    list.write(context.as_ptr());
+                    list.add(1).write(std::ptr::null_mut());
+                    ffi::rdma_free_devices(list);
+                }
+            }
+        }
+        // SAFETY: librdmacm got it from `malloc`, too, and it is freed only here.
+        unsafe { libc::free(self.0.as_ptr().cast()) };
     }
 }
 

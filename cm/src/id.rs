@@ -74,9 +74,12 @@ impl Id {
 
     /// `rdma_migrate_id`: has the id's events arrive on another channel, those that have not been taken yet too.
     ///
+    /// Threads that wait for the other channel's events see to those that came along. Who waits for its descriptor is not woken for them.
+    ///
     /// # Errors
     ///
-    /// The kernel's.
+    /// * [`Error::WrongState`]: the id listens, and events wait on its channel. Take them first: the kernel would lose connection requests.
+    /// * The kernel's, such as `ENXIO`: the device is gone.
     ///
     /// # References
     ///
@@ -169,12 +172,9 @@ impl Id {
     #[doc(alias = "rdma_listen")]
     pub fn listen(&self, backlog: u32) -> Result<()> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
-        // SAFETY: the id is alive.
-        self.inner.call(|id| unsafe { ffi::rdma_listen(id, backlog) }).map_err(|errno| {
-            match (errno.0, self.local_addr()) {
-                (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { address },
-                _ => errno.of("rdma_listen", format_args!("backlog {backlog}")),
-            }
+        self.inner.listen(backlog).map_err(|errno| match (errno.0, self.local_addr()) {
+            (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { address },
+            _ => errno.of("rdma_listen", format_args!("backlog {backlog}")),
         })
     }
 
@@ -207,10 +207,10 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// * [`Error::WrongState`]: the id belongs to no device.
+    /// * [`Error::WrongState`]: the id came with no request, or the request was accepted.
     /// * [`Error::InvalidArgument`]: a value does not fit its field, or the private data is too long. Nothing was sent, and the call can be
     ///   made again.
-    /// * `EINVAL`: there is nothing to accept, or a depth is beyond the device's limit.
+    /// * `EINVAL`: the request was refused or its peer has gone, or a depth is beyond the device's limit.
     /// * `ENOTCONN`, or others: the peer has gone.
     ///
     /// # References
@@ -219,9 +219,9 @@ impl Id {
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, parameters: &ConnectionParameters) -> Result<()> {
         let mut raw = parameters.to_raw("rdma_accept", self.port_space(), Carrier::Accept)?;
-        // SAFETY: the id is alive and has a device; the parameters and their private data outlive the call.
-        let called = self.inner.call_on_device("rdma_accept", |id| unsafe { ffi::rdma_accept(id, &mut raw) })?;
-        called.map(|()| self.inner.set_accepted()).map_err(|errno| self.depth_error(errno, "rdma_accept", parameters))
+        // SAFETY: the id is alive, and that of a request has a device; the parameters and their private data outlive the call.
+        let called = self.inner.answer("rdma_accept", true, |id| unsafe { ffi::rdma_accept(id, &mut raw) })?;
+        called.map_err(|errno| self.depth_error(errno, "rdma_accept", parameters))
     }
 
     /// `rdma_reject`: refuses the request that this id came with, and says why.
@@ -229,37 +229,34 @@ impl Id {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`]: the private data is too long. Nothing was sent, and the call can be made again.
-    /// * [`Error::WrongState`]: the request was accepted.
-    /// * `EINVAL`: there is nothing to refuse.
+    /// * [`Error::WrongState`]: the id came with no request, or the request was accepted.
+    /// * `EINVAL`: the request was refused, or its peer has gone.
     ///
     /// # References
     ///
     /// [rdma_reject(3)](https://man7.org/linux/man-pages/man3/rdma_reject.3.html)
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, private_data: &[u8]) -> Result<()> {
-        self.inner.check_not_accepted("rdma_reject")?;
         let length = self.port_space().check(Carrier::Reject, "rdma_reject", private_data)?;
-        self.inner
-            // SAFETY: the id is alive, and the bytes outlive the call.
-            .call(|id| unsafe { ffi::rdma_reject(id, private_data.as_ptr().cast(), length) })
-            .map_err(|errno| errno.of("rdma_reject", format_args!("{self:?}")))
+        let bytes = private_data.as_ptr().cast();
+        // SAFETY: the id is alive, and the bytes outlive the call.
+        let called = self.inner.answer("rdma_reject", false, |id| unsafe { ffi::rdma_reject(id, bytes, length) })?;
+        called.map_err(|errno| errno.of("rdma_reject", format_args!("{self:?}")))
     }
 
     /// `rdma_establish`: tells the peer, which has accepted, that the queue pair at this end is ready too.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no peer has accepted.
+    /// * [`Error::WrongState`]: the id came with a connection request.
+    /// * `EINVAL`: no peer has accepted.
     ///
     /// # References
     ///
     /// [rdma_establish(3)](https://man7.org/linux/man-pages/man3/rdma_establish.3.html)
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<()> {
-        self.inner
-            // SAFETY: the id is alive.
-            .call(|id| unsafe { ffi::rdma_establish(id) })
-            .map_err(|errno| errno.of("rdma_establish", format_args!("{self:?}")))
+        self.inner.establish()?.map_err(|errno| errno.of("rdma_establish", format_args!("{self:?}")))
     }
 
     /// `rdma_notify`: tells the connection manager of an asynchronous event of the queue pair.
@@ -275,10 +272,7 @@ impl Id {
     /// [rdma_notify(3)](https://man7.org/linux/man-pages/man3/rdma_notify.3.html)
     #[doc(alias = "rdma_notify")]
     pub fn notify(&self, event: AsyncEventType) -> Result<()> {
-        self.inner
-            // SAFETY: the id is alive.
-            .call(|id| unsafe { ffi::rdma_notify(id, verbs::ffi::ibv_event_type(event.as_raw())) })
-            .map_err(|errno| errno.of("rdma_notify", event))
+        self.inner.notify(verbs::ffi::ibv_event_type(event.as_raw())).map_err(|errno| errno.of("rdma_notify", event))
     }
 
     /// `rdma_disconnect`: ends the connection, or answers the peer that has ended it. The peer gets
@@ -296,9 +290,7 @@ impl Id {
     /// [rdma_disconnect(3)](https://man7.org/linux/man-pages/man3/rdma_disconnect.3.html)
     #[doc(alias = "rdma_disconnect")]
     pub fn disconnect(&self) -> Result<()> {
-        // SAFETY: the id is alive and has a device.
-        let called = self.inner.call_on_device("rdma_disconnect", |id| unsafe { ffi::rdma_disconnect(id) })?;
-        called.map_err(|errno| errno.of("rdma_disconnect", format_args!("{self:?}")))
+        self.inner.disconnect()?.map_err(|errno| errno.of("rdma_disconnect", format_args!("{self:?}")))
     }
 
     /// The local address, with its port in the id's port space; `None`: it has none.

@@ -108,13 +108,9 @@ impl IncomingConnection {
         let device = queue_pair.protection_domain().context().device_attributes()?;
         let asked = request.parameters();
         let mut parameters = options.parameters(&queue_pair);
-        let depth = |wanted: Depth, asked: u8, limit: u32| match wanted {
-            Depth::Exactly(depth) => depth,
-            Depth::Max => asked.min(u8::try_from(limit).unwrap_or(254)),
-        };
         let responder_resources =
-            depth(options.responder_resources, asked.responder_resources, device.max_qp_rd_atom());
-        let initiator_depth = depth(options.initiator_depth, asked.initiator_depth, device.max_qp_init_rd_atom());
+            options.responder_resources.when_asked(asked.responder_resources, device.max_qp_rd_atom());
+        let initiator_depth = options.initiator_depth.when_asked(asked.initiator_depth, device.max_qp_init_rd_atom());
         parameters.responder_resources = Depth::Exactly(responder_resources);
         parameters.initiator_depth = Depth::Exactly(initiator_depth);
         let transition = TransitionOptions {

@@ -165,6 +165,34 @@ mod tests {
         is_send_and_sync::<MulticastGroup>();
         is_send_and_sync::<ConnectionOptions>();
         is_send_and_sync::<Error>();
+        is_send_and_sync::<EventKind>();
+        is_send_and_sync::<Incoming<'_>>();
+        is_send_and_sync::<Address>();
+        is_send_and_sync::<AddressInfo>();
+        is_send_and_sync::<DatagramPeer>();
+        is_send_and_sync::<ConnectionParameters>();
+        is_send_and_sync::<TransitionOptions>();
+        is_send_and_sync::<IdKey>();
+    }
+
+    /// Does not compile if the type can be cloned: then there are two of the constant.
+    macro_rules! has_one_owner {
+        ($($kind:ty),*) => {$({
+            trait Ambiguous<T> {
+                const IS: () = ();
+            }
+            impl<T> Ambiguous<()> for T {}
+            struct Clonable;
+            impl<T: Clone> Ambiguous<Clonable> for T {}
+            <$kind as Ambiguous<_>>::IS
+        })*};
+    }
+
+    #[test]
+    fn what_ends_when_it_is_dropped_has_one_owner() {
+        has_one_owner!(Id, ConnectionRequest, Event, EventKind, MulticastMembership, MulticastGroup);
+        has_one_owner!(Connection, IncomingConnection, OutgoingConnection, Route, Listener);
+        has_one_owner!(DatagramConnection, DatagramListener, DatagramRequest);
     }
 }
 

@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! * As in `id.rs`. The context that a join is given is the number of its key, not an address.
-//! * A membership holds its id. librdmacm knows a membership by its address, and leaves one of those with the same address: each
-//!   membership leaves once.
+//! * A membership holds its id. librdmacm knows a membership by its address, and leaves the last one of those with the same address: an
+//!   id is in a group once.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -52,7 +52,7 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`]: the address is not that of a group.
+    /// * [`Error::InvalidArgument`]: the address is not that of a group, or the id is in the group already.
     /// * `EINVAL`: the id belongs to no device. `EOPNOTSUPP`: the role is not supported.
     ///
     /// # References
@@ -66,6 +66,16 @@ impl Id {
             let rule = "a multicast group has an address of 224.0.0.0/4 or of ff00::/8";
             return Err(Error::invalid(CALL, "the group", group, rule));
         }
+        let mut groups = self.raw().groups();
+        if groups.contains(&group) {
+            return Err(Error::invalid(
+                CALL,
+                "the group",
+                group,
+                "the id has a membership of it, and can have one only",
+            ));
+        }
+        let ip = group;
         let group = SocketAddr::new(group, 0);
         let mut raw = RawAddress::from(group);
         let mut attributes = ffi::rdma_cm_join_mc_attr_ex {
@@ -81,6 +91,7 @@ impl Id {
             // SAFETY: the id is alive, and the structures outlive the call.
             .call(|id| unsafe { ffi::rdma_join_multicast_ex(id, &mut attributes, key.to_context()) })
             .map_err(|errno| errno.of(CALL, format_args!("{self:?}, {group}, {role:?}")))?;
+        groups.push(ip);
         Ok(MulticastMembership { id: self.share(), group, key, is_left: false })
     }
 }
@@ -114,12 +125,14 @@ impl MulticastMembership {
         if std::mem::replace(&mut self.is_left, true) {
             return Ok(());
         }
+        let mut groups = self.id.raw().groups();
         let mut raw = RawAddress::from(self.group);
-        self.id
-            .raw()
-            // SAFETY: the id is alive, and the address outlives the call. No event waits to be acked, so the call does not wait.
-            .call(|id| unsafe { ffi::rdma_leave_multicast(id, raw.as_mut_ptr()) })
-            .map_err(|errno| errno.of("rdma_leave_multicast", self.group.ip()))
+        // SAFETY: the address outlives the call.
+        let result = unsafe { self.id.raw().leave_multicast(raw.as_mut_ptr()) };
+        // If the device is gone, it stays a member to the end: nothing can be joined there any more.
+        groups.retain(|group| *group != self.group.ip());
+        drop(groups);
+        result.map_err(|errno| errno.of("rdma_leave_multicast", self.group.ip()))
     }
 }
 

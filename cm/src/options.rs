@@ -167,11 +167,11 @@ impl Id {
     /// [rdma_set_local_ece(3)](https://man7.org/linux/man-pages/man3/rdma_set_local_ece.3.html)
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_ece(&self, private_data: &[u8]) -> Result<()> {
-        self.raw().check_not_accepted("rdma_reject_ece")?;
-        let length = self.port_space().check(Carrier::Reject, "rdma_reject_ece", private_data)?;
-        self.raw()
-            // SAFETY: the id is alive, and the bytes outlive the call.
-            .call(|id| unsafe { ffi::rdma_reject_ece(id, private_data.as_ptr().cast(), length) })
-            .map_err(|errno| errno.of("rdma_reject_ece", format_args!("{self:?}")))
+        const CALL: &str = "rdma_reject_ece";
+        let length = self.port_space().check(Carrier::Reject, CALL, private_data)?;
+        let bytes = private_data.as_ptr().cast();
+        // SAFETY: the id is alive, and the bytes outlive the call.
+        let called = self.raw().answer(CALL, false, |id| unsafe { ffi::rdma_reject_ece(id, bytes, length) })?;
+        called.map_err(|errno| errno.of(CALL, format_args!("{self:?}")))
     }
 }

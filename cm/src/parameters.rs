@@ -25,6 +25,15 @@ pub enum Depth {
 }
 
 impl Depth {
+    /// The depth of who accepts: by default what was asked for, within the device's limit.
+    pub(crate) fn when_asked(self, asked: u8, limit: u32) -> u8 {
+        match self {
+            Self::Exactly(depth) => depth,
+            // 255 means something else to librdmacm.
+            Self::Max => u32::from(asked).min(limit).min(254) as u8,
+        }
+    }
+
     fn to_raw(self, argument: &'static str, call: &'static str) -> Result<u8> {
         match self {
             Self::Max => Ok(u8::MAX),
@@ -164,6 +173,18 @@ mod tests {
 
     fn raw(parameters: &ConnectionParameters) -> Result<ffi::rdma_conn_param> {
         parameters.to_raw("rdma_connect", PortSpace::TCP, Carrier::Request)
+    }
+
+    #[test]
+    fn what_was_asked_for_is_accepted_up_to_the_limit_and_what_can_be_said() {
+        for (asked, limit, depth) in [(16, 128, 16), (200, 128, 128), (255, 255, 254), (255, 1 << 20, 254), (0, 128, 0)]
+        {
+            assert_eq!(Depth::Max.when_asked(asked, limit), depth);
+            let mut parameters = ConnectionParameters::new(1);
+            parameters.responder_resources = Depth::Exactly(depth);
+            assert!(raw(&parameters).is_ok());
+        }
+        assert_eq!(Depth::Exactly(3).when_asked(1, 1), 3);
     }
 
     #[test]

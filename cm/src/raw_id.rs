@@ -8,16 +8,20 @@
 //!   same id, and no event is left for which `rdma_destroy_id` would wait.
 //! * `RawId::id.context` is the number of its [`IdKey`], not an address.
 //! * We never set `RawId::id.qp`: queue pairs belong to `verbs`.
+//! * Whether a request was accepted is looked at and noted under the channel's lock, together with the call.
 #![allow(unsafe_code)]
 
 use std::fmt;
 use std::mem;
+use std::net::IpAddr;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::event_channel::EventChannel;
+use crate::event_channel::{EventChannel, State};
 use crate::ffi;
 use crate::port_space::PortSpace;
 use crate::returns::{Errno, minus_one_and_errno};
@@ -57,8 +61,16 @@ pub(crate) struct RawId {
     id: NonNull<ffi::rdma_cm_id>,
     key: IdKey,
     space: PortSpace,
-    /// Whether the request that the id came with was accepted.
-    accepted: AtomicBool,
+    /// Whether the id came with a connection request.
+    is_of_request: bool,
+    /// Whether that request was accepted.
+    is_accepted: AtomicBool,
+    /// Whether connection requests may wait on the channel.
+    is_listening: AtomicBool,
+    /// Whether a membership was left that the kernel may still send events of.
+    has_stale_events: AtomicBool,
+    /// The multicast groups that the id is in.
+    groups: Mutex<Vec<IpAddr>>,
     /// Where the id's events go. Another one only by `migrate`, which holds this lock and those of both channels.
     channel: Mutex<EventChannel>,
 }
@@ -70,11 +82,16 @@ unsafe impl Sync for RawId {}
 
 impl Drop for RawId {
     fn drop(&mut self) {
-        let channel = self.channel.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _lock = channel.lock();
+        let channel = self.lock();
+        let mut lock = channel.lock();
+        self.settle(&channel, &mut lock);
         // SAFETY: the id is alive and nobody else has it. All of its events that were taken are acked. If the kernel does not know it
         // any more, librdmacm keeps it.
-        let _ = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
+        let code = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
+        if code == 0 && self.has_stale_events.load(Ordering::Relaxed) {
+            // With the id its events went.
+            lock.stale_ids -= 1;
+        }
     }
 }
 
@@ -89,7 +106,7 @@ impl RawId {
         };
         minus_one_and_errno(code).map_err(|errno| errno.of("rdma_create_id", space))?;
         let Some(id) = NonNull::new(id) else { return Err(Errno(libc::EIO).of("rdma_create_id", space)) };
-        Ok(Self { id, key, space, accepted: AtomicBool::new(false), channel: Mutex::new(channel.clone()) })
+        Ok(Self::of(id, key, space, false, channel))
     }
 
     /// Takes over the id of a connection request, and gives it a key of its own.
@@ -104,7 +121,27 @@ impl RawId {
             (*id.as_ptr()).context = key.to_context();
             PortSpace::from_raw((*id.as_ptr()).ps.0)
         };
-        Self { id, key, space, accepted: AtomicBool::new(false), channel: Mutex::new(channel.clone()) }
+        Self::of(id, key, space, true, channel)
+    }
+
+    fn of(
+        id: NonNull<ffi::rdma_cm_id>,
+        key: IdKey,
+        space: PortSpace,
+        is_of_request: bool,
+        channel: &EventChannel,
+    ) -> Self {
+        Self {
+            id,
+            key,
+            space,
+            is_of_request,
+            is_accepted: AtomicBool::new(false),
+            is_listening: AtomicBool::new(false),
+            has_stale_events: AtomicBool::new(false),
+            groups: Mutex::new(Vec::new()),
+            channel: Mutex::new(channel.clone()),
+        }
     }
 
     pub(crate) fn key(&self) -> IdKey {
@@ -117,19 +154,6 @@ impl RawId {
 
     pub(crate) fn channel(&self) -> EventChannel {
         self.lock().clone()
-    }
-
-    pub(crate) fn set_accepted(&self) {
-        self.accepted.store(true, Ordering::Relaxed);
-    }
-
-    /// Refuses to refuse what was accepted: the kernel would take it, and then wait up to 69 s when the id is destroyed, as long as the
-    /// peer's host has asked it to.
-    pub(crate) fn check_not_accepted(&self, call: &'static str) -> Result<()> {
-        match self.accepted.load(Ordering::Relaxed) {
-            true => Err(Error::WrongState { call, rule: "the request was accepted already; drop its id instead" }),
-            false => Ok(()),
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, EventChannel> {
@@ -163,6 +187,146 @@ impl RawId {
         })
     }
 
+    /// Answers the request that the id came with, unless it was accepted.
+    ///
+    /// The kernel would take an answer to a request that was accepted, and one from the end that has asked, as the connection's end, and
+    /// then wait, when the id is destroyed, until the message that it has sent before is given up: 69 s, or more.
+    pub(crate) fn answer(
+        &self,
+        call: &'static str,
+        is_acceptance: bool,
+        function: impl FnOnce(*mut ffi::rdma_cm_id) -> std::ffi::c_int,
+    ) -> Result<Result<(), Errno>> {
+        self.with(|id| {
+            let rule = match (self.is_of_request, self.is_accepted.load(Ordering::Relaxed)) {
+                (false, _) => "the id came with no connection request; to give a connection up, drop its id",
+                (true, true) => "the request was accepted already; to give the connection up, drop its id",
+                // SAFETY: the id is alive, and the lock is held.
+                (true, false) if unsafe { (*id.as_ptr()).verbs }.is_null() => NO_DEVICE_YET,
+                (true, false) => {
+                    let result = minus_one_and_errno(function(id.as_ptr()));
+                    self.is_accepted.store(is_acceptance && result.is_ok(), Ordering::Relaxed);
+                    return Ok(result);
+                }
+            };
+            Err(Error::WrongState { call, rule })
+        })
+    }
+
+    /// Says that the end that has asked is ready, if the peer has accepted; otherwise, the kernel would give up as in
+    /// [`answer`](Self::answer).
+    pub(crate) fn establish(&self) -> Result<Result<(), Errno>> {
+        const CALL: &str = "rdma_establish";
+        if self.is_of_request {
+            let rule = "the id came with a connection request: it is the peer that says that it is ready";
+            return Err(Error::WrongState { call: CALL, rule });
+        }
+        // SAFETY: all zeroes are a valid structure.
+        let mut attributes: verbs::ffi::ibv_qp_attr = unsafe { mem::zeroed() };
+        attributes.qp_state = verbs::ffi::ibv_qp_state::IBV_QPS_RTR;
+        let mut mask = 0;
+        // SAFETY: the id is alive, and what is written outlives the calls. Only who has an answer knows what to set for RTR.
+        Ok(self.call(|id| unsafe {
+            match ffi::rdma_init_qp_attr(id, &mut attributes, &mut mask) {
+                0 => ffi::rdma_establish(id),
+                code => code,
+            }
+        }))
+    }
+
+    /// `rdma_notify`.
+    pub(crate) fn notify(&self, event: verbs::ffi::ibv_event_type) -> Result<(), Errno> {
+        let channel = self.lock();
+        let mut lock = channel.lock();
+        // SAFETY: the id is alive, and the lock is held.
+        minus_one_and_errno(unsafe { ffi::rdma_notify(self.id.as_ptr(), event) })?;
+        if event == verbs::ffi::ibv_event_type::IBV_EVENT_COMM_EST {
+            lock.notified.push(self.key);
+        }
+        Ok(())
+    }
+
+    /// `rdma_disconnect`.
+    pub(crate) fn disconnect(&self) -> Result<Result<(), Errno>> {
+        let channel = self.lock();
+        let mut lock = channel.lock();
+        // SAFETY: the id is alive, and the lock is held.
+        if unsafe { (*self.id.as_ptr()).verbs }.is_null() {
+            return Err(Error::WrongState { call: "rdma_disconnect", rule: NO_DEVICE_YET });
+        }
+        self.settle(&channel, &mut lock);
+        // SAFETY: as above.
+        Ok(minus_one_and_errno(unsafe { ffi::rdma_disconnect(self.id.as_ptr()) }))
+    }
+
+    /// Waits until the kernel has done what [`notify`](Self::notify) has told it to do.
+    ///
+    /// That the first message has come makes it give up the answer that it keeps sending, on a thread of its own, and then send
+    /// [`Established`](crate::EventKind::Established). If the connection were ended before, destroying the id would wait as in
+    /// [`answer`](Self::answer).
+    fn settle(&self, channel: &EventChannel, state: &mut State) {
+        let Some(index) = state.notified.iter().position(|key| *key == self.key) else { return };
+        state.notified.swap_remove(index);
+        // On a channel of its own the event can be told from others.
+        let Ok(own) = EventChannel::create() else { return thread::sleep(Duration::from_millis(100)) };
+        // SAFETY: the id and both channels are alive, and the lock is held; nobody else has the other channel. No event of the id waits to
+        // be acked, so the calls do not wait.
+        unsafe {
+            if ffi::rdma_migrate_id(self.id.as_ptr(), own.as_raw()) == 0 {
+                own.is_readable(Duration::from_secs(1));
+                if ffi::rdma_migrate_id(self.id.as_ptr(), channel.as_raw()) != 0 {
+                    // The device has gone just now. The id still points there.
+                    mem::forget(own);
+                }
+                state.wake();
+            }
+        }
+    }
+
+    /// `rdma_listen`.
+    pub(crate) fn listen(&self, backlog: std::ffi::c_int) -> Result<(), Errno> {
+        self.with(|id| {
+            // SAFETY: the id is alive, and the lock is held.
+            minus_one_and_errno(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) })?;
+            self.is_listening.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    /// The multicast groups that the id is in.
+    pub(crate) fn groups(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `rdma_leave_multicast`.
+    ///
+    /// If the kernel refuses, since the device is gone, librdmacm forgets the membership all the same, but the kernel does not, and
+    /// events of it may wait that librdmacm would look for in it. So it is not asked then: the membership goes with the id, and a few
+    /// bytes of librdmacm's stay.
+    ///
+    /// # Safety
+    ///
+    /// `group` is a socket address.
+    pub(crate) unsafe fn leave_multicast(&self, group: *mut libc::sockaddr) -> Result<(), Errno> {
+        let channel = self.lock();
+        let mut lock = channel.lock();
+        // SAFETY: all zeroes are a valid structure.
+        let mut attributes: verbs::ffi::ibv_qp_attr = unsafe { mem::zeroed() };
+        let mut mask = 0;
+        // SAFETY: the id is alive, the lock is held, and what is written outlives the call.
+        let probe = unsafe { ffi::rdma_init_qp_attr(self.id.as_ptr(), &mut attributes, &mut mask) };
+        if let Err(gone @ Errno(libc::ENXIO)) = minus_one_and_errno(probe) {
+            return Err(gone);
+        }
+        // SAFETY: the id is alive, the lock is held, and no event waits to be acked, so that the call does not wait.
+        let result = minus_one_and_errno(unsafe { ffi::rdma_leave_multicast(self.id.as_ptr(), group) });
+        if result == Err(Errno(libc::ENXIO)) && !self.has_stale_events.swap(true, Ordering::Relaxed) {
+            // The device has gone just now. No event may be taken until the id and its events are gone, too.
+            lock.stale_ids += 1;
+        }
+        result
+    }
+
     /// `rdma_migrate_id`.
     pub(crate) fn migrate(&self, to: &EventChannel) -> Result<()> {
         let mut from = self.lock();
@@ -171,10 +335,23 @@ impl RawId {
         }
         // Always in the same order, so that two migrations never wait for each other.
         let (first, second) = if from.as_raw() < to.as_raw() { (&*from, to) } else { (to, &*from) };
-        let locks = (first.lock(), second.lock());
+        let mut locks = (first.lock(), second.lock());
+        // The kernel would leave the requests behind, where nobody can take them.
+        if self.is_listening.load(Ordering::Relaxed) && from.is_readable(Duration::ZERO) {
+            let rule = "connection requests may wait on the channel of an id that listens; take its events first";
+            return Err(Error::WrongState { call: "rdma_migrate_id", rule });
+        }
         // SAFETY: the id and both channels are alive, and their locks are held. No event of the id waits to be acked, so the call does
         // not wait.
         let result = minus_one_and_errno(unsafe { ffi::rdma_migrate_id(self.id.as_ptr(), to.as_raw()) });
+        if result.is_ok() {
+            let (old, new) =
+                if from.as_raw() < to.as_raw() { (&mut locks.0, &mut locks.1) } else { (&mut locks.1, &mut locks.0) };
+            if let Some(index) = old.notified.iter().position(|key| *key == self.key) {
+                new.notified.push(old.notified.swap_remove(index));
+            }
+            new.wake();
+        }
         drop(locks);
         result.map_err(|errno| errno.of("rdma_migrate_id", format_args!("{self:?}")))?;
         // What was sent to the old channel's descriptor was moved along by the kernel.

@@ -29,6 +29,9 @@ fn a_listener_and_a_connection_are_told_that_their_device_is_gone() {
         let client = options().connect("192.0.2.65:7471").unwrap();
         (client, server.join().unwrap())
     });
+    let member = EventChannel::create().unwrap().create_id(PortSpace::UDP).unwrap();
+    member.bind("192.0.2.65:0".parse().unwrap()).unwrap();
+    let membership = member.join_multicast("239.1.2.30".parse().unwrap(), MulticastRole::Full).unwrap();
     // It ends when this process does, and with it lets go of the device.
     let removal = Command::new("sh").args(["-c", "rdma link delete rxecm; ip link delete cm0"]).spawn().unwrap();
     let started = std::time::Instant::now();
@@ -39,6 +42,17 @@ fn a_listener_and_a_connection_are_told_that_their_device_is_gone() {
         assert!(matches!(error, Err(Error::DeviceRemoved) | Ok(true)), "{error:?}");
     }
     drop((client, server, listener));
+    // That the group was joined waits to be told, of a membership that the kernel does not end any more. librdmacm would forget it all the
+    // same, and then look in it for whose event it is.
+    thread::sleep(std::time::Duration::from_millis(500));
+    let key = membership.key();
+    assert_eq!(membership.leave().unwrap_err().raw_os_error(), Some(libc::ENXIO));
+    match event(&member) {
+        EventKind::MulticastJoin { membership, .. } => assert_eq!(membership, key),
+        other => panic!("{other}"),
+    }
+    assert!(matches!(event(&member), EventKind::DeviceRemoval));
+    drop(member);
     let error = options().connect("192.0.2.65:7471").unwrap_err();
     assert!(matches!(error, Error::AddressUnresolved { errno: libc::ENODEV, .. }), "{error}");
     assert!(started.elapsed() < 2 * LIMIT);

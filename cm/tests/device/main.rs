@@ -11,6 +11,8 @@ mod multicast;
 mod private_data;
 mod refusal;
 mod resources;
+mod soundness;
+mod soundness_threads;
 mod step_by_step;
 mod teardown;
 mod unreachable;

@@ -94,13 +94,15 @@ fn calls_in_the_wrong_order_are_errors_and_never_crashes() {
         };
         no_device(id.resolve_route(LIMIT));
         no_device(id.connect(&ConnectionParameters::new(1)));
-        no_device(id.accept(&ConnectionParameters::new(1)));
         no_device(id.disconnect());
         no_device(id.context().map(drop));
         no_device(id.protection_domain().map(drop));
+        for result in [id.accept(&ConnectionParameters::new(1)), id.reject(b"no"), id.reject_ece(b"no")] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::WrongState { .. }), "{error}");
+            assert!(error.to_string().contains("came with no connection request"), "{error}");
+        }
         for result in [
-            id.reject(b"no"),
-            id.reject_ece(b"no"),
             id.establish(),
             id.notify(AsyncEventType::COMMUNICATION_ESTABLISHED),
             id.queue_pair_modification(QueuePairState::READY_TO_RECEIVE).map(drop),
@@ -113,19 +115,13 @@ fn calls_in_the_wrong_order_are_errors_and_never_crashes() {
         id.bind(SocketAddr::new([0, 0, 0, 0].into(), 0)).unwrap();
         id.listen(1).unwrap();
         no_device(id.resolve_route(LIMIT));
-        no_device(id.accept(&ConnectionParameters::new(1)));
         assert!(id.bind(address()).is_err());
     }
     // With a device, but without a route or a peer.
     let id = channel.create_id(PortSpace::TCP).unwrap();
     id.bind(address()).unwrap();
-    for result in [
-        id.resolve_route(LIMIT),
-        id.connect(&ConnectionParameters::new(1)),
-        id.accept(&ConnectionParameters::new(1)),
-        id.disconnect(),
-        id.establish(),
-    ] {
+    for result in [id.resolve_route(LIMIT), id.connect(&ConnectionParameters::new(1)), id.disconnect(), id.establish()]
+    {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 }

@@ -54,7 +54,9 @@ pub(crate) fn handles(provider: &NullProvider) -> Vec<Handle> {
     let flow_pair = RawPacketQueuePair::new(&pd, &cq, &cq, QueuePairCapabilities::default()).unwrap();
     let counters = context.create_counters().unwrap();
     let esp = context.create_esp_action(&EspAttributes::new(1, &[0; 16])).unwrap();
-    let flow = flow_pair.create_flow(&FlowRule::new(1).count(&counters).esp(&esp)).unwrap();
+    let mut flow = flow_pair.create_flow(&FlowRule::new(1).count(&counters).esp(&esp)).unwrap();
+    let more_counters = context.create_counters().unwrap();
+    flow.attach_counters(&more_counters, CounterDescription::BYTES, 0).unwrap();
     let memory = context.allocate_device_memory(64, 0).unwrap();
     let on_device = pd.register_device_memory(&memory, .., AccessFlags::LOCAL_WRITE).unwrap();
     let xrc = context.create_xrc_domain().unwrap();
@@ -63,6 +65,17 @@ pub(crate) fn handles(provider: &NullProvider) -> Vec<Handle> {
     let parent = pd.create_parent_domain().unwrap();
     let change = Reregistration::new().protection_domain(&pd).buffer(vec![0u8; 64]);
     let extended_cq = CompletionQueueBuilder::new(&context, 8).build_extended::<()>().unwrap();
+    // SAFETY: the descriptor is that of an open context.
+    let imported = unsafe { Context::import(context.command_fd()) }.unwrap();
+    let imported_pd = imported.import_protection_domain(pd.handle()).unwrap();
+    let imported_region = imported_pd.import_memory_region(region.handle(), region.address(), region.access()).unwrap();
+    // SAFETY: the memory has 64 bytes, and what becomes of it is nobody's concern but the provider's.
+    let imported_memory = unsafe { imported.import_device_memory(memory.handle().unwrap(), 64) }.unwrap();
+    let extended = QueuePair::<Rc>::builder(&pd, &cq, &cq).require_extended().extended_atomic_write().build().unwrap();
+    let local = extended.local_endpoint(1, &GidFilter::default()).unwrap();
+    extended.connect(&local, &local.endpoint, &ConnectOptions::default()).unwrap();
+    let write = AtomicWriteRequest::new(5, RemoteSlice::new(0x1000, 8, 7).unwrap(), [5; 8]);
+    extended.extended().unwrap().post_atomic_write(&write).unwrap();
     let event = context.try_async_event().unwrap().unwrap();
     vec![
         ("device list", Box::new(list) as Box<dyn Any + Send>),
@@ -92,6 +105,12 @@ pub(crate) fn handles(provider: &NullProvider) -> Vec<Handle> {
         ("action of ESP", Box::new(esp)),
         ("flow", Box::new(flow)),
         ("device memory", Box::new(memory)),
+        ("imported context", Box::new(imported)),
+        ("imported domain", Box::new(imported_pd)),
+        ("imported region", Box::new(imported_region)),
+        ("imported device memory", Box::new(imported_memory)),
+        ("counters of a flow", Box::new(more_counters)),
+        ("queue pair with an atomic write under way", Box::new(extended)),
         ("region of device memory", Box::new(on_device)),
         ("XRC domain", Box::new(xrc)),
         ("receiving end of XRC", Box::new(xrc_receiver)),

@@ -81,7 +81,10 @@ impl All {
         counters.attach(CounterDescription::BYTES, 0).unwrap();
         let extended_cq = CompletionQueueBuilder::new(context, 8).build_extended().unwrap();
         let queue = extended_cq.as_completion_queue();
-        let extended = QueuePair::builder(pd, queue, queue).require_extended().build().unwrap();
+        let extended = QueuePair::builder(pd, queue, queue).require_extended().extended_atomic_write();
+        #[cfg(rdma_core_45)]
+        let extended = extended.extended_flush();
+        let extended = extended.build().unwrap();
         connect(&extended);
         let ud = QueuePair::builder(pd, cq, cq).build().unwrap();
         Self {
@@ -111,6 +114,10 @@ type Row = (&'static str, By, &'static [i32], fn(&All) -> Result<()>);
 
 const ROWS: &[Row] = &[
     ("ibv_open_device", By::Null, &[], |all| all.bench.context.device().open().map(drop)),
+    ("ibv_import_device", By::Null, &[], |all| {
+        // SAFETY: the descriptor is that of an open context.
+        unsafe { Context::import(all.bench.context.command_fd()) }.map(drop)
+    }),
     ("ibv_query_device", By::Code, &[], |all| all.bench.context.device_attributes().map(drop)),
     // The old question is asked instead.
     ("ibv_query_device_ex", By::Code, &[libc::EOPNOTSUPP, libc::ENOSYS], |all| {
@@ -128,9 +135,14 @@ const ROWS: &[Row] = &[
     }),
     ("ibv_fork_init", By::Code, &[], |_| prepare_for_fork()),
     ("ibv_alloc_pd", By::Null, &[], |all| all.bench.context.create_protection_domain().map(drop)),
+    ("ibv_import_pd", By::Null, &[], |all| all.bench.context.import_protection_domain(all.bench.pd.handle()).map(drop)),
     ("ibv_alloc_td", By::Null, &[], |all| all.bench.context.create_thread_domain().map(drop)),
     ("ibv_alloc_parent_domain", By::Null, &[], |all| all.bench.pd.create_parent_domain().map(drop)),
     ("ibv_reg_mr", By::Null, &[], |all| Ok(all.bench.pd.register(vec![0; 8], AccessFlags::empty()).map(drop)?)),
+    ("ibv_import_mr", By::Null, &[], |all| {
+        let region = &all.bench.region;
+        all.bench.pd.import_memory_region(region.handle(), region.address(), region.access()).map(drop)
+    }),
     ("ibv_dereg_mr", By::Code, &[], |all| {
         let region = all.region(AccessFlags::empty());
         region.deregister().map(drop).map_err(|(_, error)| error)
@@ -150,6 +162,11 @@ const ROWS: &[Row] = &[
         all.bench.pd.register_dma_buf(fd, 0, 64, 0, AccessFlags::LOCAL_WRITE).map(drop)
     }),
     ("ibv_alloc_dm", By::Null, &[], |all| all.bench.context.allocate_device_memory(64, 0).map(drop)),
+    ("ibv_import_dm", By::Null, &[], |all| {
+        let memory = all.bench.context.allocate_device_memory(64, 0)?;
+        // SAFETY: the memory has 64 bytes, and is freed later.
+        unsafe { all.bench.context.import_device_memory(memory.handle().unwrap(), 64) }.map(drop)
+    }),
     ("ibv_reg_dm_mr", By::Null, &[], |all| {
         let memory = all.bench.context.allocate_device_memory(64, 0)?;
         all.bench.pd.register_device_memory(&memory, .., AccessFlags::LOCAL_WRITE).map(drop)
@@ -200,6 +217,8 @@ const ROWS: &[Row] = &[
     ("ibv_query_qp", By::Code, &[], |all| all.bench.qp.query().map(drop)),
     ("ibv_query_qp", By::Code, &[], |all| all.bench.qp.state().map(drop)),
     ("ibv_modify_qp", By::Code, &[], |all| all.ud.reset()),
+    ("ibv_modify_qp_rate_limit", By::Code, &[], |all| all.bench.qp.set_rate_limit(&RateLimit::new(1000))),
+    ("ibv_modify_qp_rate_limit", By::Code, &[], |all| all.flow_pair.set_rate_limit(&RateLimit::default())),
     ("ibv_query_ece", By::Code, &[], |all| all.bench.qp.enhanced_connection().map(drop)),
     ("ibv_set_ece", By::Code, &[], |all| all.bench.qp.set_enhanced_connection(&EnhancedConnection::new(0x2c9, 0))),
     ("ibv_attach_mcast", By::Code, &[], |all| all.ud.attach_multicast("239.1.2.3".parse()?, 0).map(drop)),
@@ -220,6 +239,10 @@ const ROWS: &[Row] = &[
     ("ibv_create_flow", By::Null, &[], |all| all.flow_pair.create_flow(&FlowRule::sniffer(1)).map(drop)),
     ("ibv_create_counters", By::Null, &[], |all| all.bench.context.create_counters().map(drop)),
     ("ibv_attach_counters_point_flow", By::Code, &[], |all| all.counters.attach(CounterDescription::BYTES, 0)),
+    ("ibv_attach_counters_point_flow", By::Code, &[], |all| {
+        let mut flow = all.flow_pair.create_flow(&FlowRule::sniffer(1))?;
+        flow.attach_counters(&all.counters, CounterDescription::PACKETS, 1)
+    }),
     ("ibv_read_counters", By::Code, &[], |all| all.counters.read(&mut [0])),
     ("ibv_create_flow_action_esp", By::Null, &[], |all| {
         all.bench.context.create_esp_action(&EspAttributes::new(1, &[0; 16])).map(drop)
@@ -292,6 +315,30 @@ fn a_verb_that_fails_without_an_error_number_has_failed() {
     all.bench.provider.assert_no_violation();
 }
 
+/// What became of a request that the queue pair can take.
+fn posted(outcome: Result<()>) -> Result<(), PostError> {
+    outcome.map_err(|error| match error {
+        Error::Post(error) => error,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn an_order_of_data_that_the_device_does_not_tell_is_no_promise() {
+    let all = All::new();
+    for errno in ERRNOS {
+        for returns in [-errno.saturating_abs(), -1, i32::MIN] {
+            // From release 46 on the question has two parts.
+            for _ in 0..if cfg!(rdma_core_46) { 2 } else { 1 } {
+                all.bench.provider.fault("ibv_query_qp_data_in_order", Fault { errno: 0, returns: Some(returns) });
+            }
+            assert_eq!(all.bench.qp.data_order(OrderedOperation::RdmaWrite), DataOrder::empty(), "{errno}");
+        }
+    }
+    assert!(all.bench.qp.data_order(OrderedOperation::RdmaWrite).contains(DataOrder::WHOLE_MESSAGE));
+    all.bench.provider.assert_no_violation();
+}
+
 #[test]
 fn a_request_that_is_refused_with_any_number_is_refused_with_that_number() {
     use crate::null_provider::{BadWr, Refusal};
@@ -302,11 +349,19 @@ fn a_request_that_is_refused_with_any_number_is_refused_with_that_number() {
         type Post<'a> = &'a dyn Fn() -> Result<(), PostError>;
         let slices = [all.bench.region.slice(..8).unwrap()];
         let (send, receive) = (SendRequest::send(1, &slices), ReceiveRequest::new(1, &slices));
-        let posts: [(&str, Post<'_>); 4] = [
+        let remote = RemoteSlice::new(0x1000, 8, 7).unwrap();
+        let builder = || all.extended.extended().unwrap();
+        let posts: &[(&str, Post<'_>)] = &[
             ("ibv_post_send", &|| all.bench.qp.post_send(&send)),
             ("ibv_post_recv", &|| all.bench.qp.post_receive(&receive)),
             ("ibv_post_srq_recv", &|| all.srq.post_receive(&receive)),
-            ("ibv_wr_complete", &|| all.extended.extended().unwrap().post_send(&send)),
+            ("ibv_wr_complete", &|| builder().post_send(&send)),
+            ("ibv_wr_complete", &|| posted(builder().post_atomic_write(&AtomicWriteRequest::new(1, remote, [0; 8])))),
+            #[cfg(rdma_core_45)]
+            ("ibv_wr_complete", &|| {
+                let request = FlushRequest::new(1, remote, PlacementType::GLOBAL, SelectivityLevel::RANGE);
+                posted(builder().post_flush(&request))
+            }),
         ];
         for (verb, post) in posts {
             refuse();
