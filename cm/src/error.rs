@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::event::{DatagramStatus, Rejection};
+use crate::rejection::{DatagramStatus, Rejection};
 
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -263,7 +263,7 @@ fn loopback(address: SocketAddr) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::RejectReason;
+    use crate::rejection::RejectReason;
 
     #[test]
     fn a_message_names_the_call_the_arguments_the_errno_and_the_remedy() {

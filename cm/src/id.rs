@@ -9,20 +9,19 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::net::SocketAddr;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use verbs::{AsyncEventType, Context, Gid, PartitionKey, ProtectionDomain};
+use verbs::AsyncEventType;
 
-use crate::address::{self, RawAddress};
-use crate::device::{self, CmDevice};
+use crate::address::RawAddress;
 use crate::error::{Error, Result};
 use crate::event_channel::EventChannel;
 use crate::ffi;
 use crate::parameters::ConnectionParameters;
 use crate::port_space::{Carrier, PortSpace};
-use crate::raw_id::{IdKey, NO_DEVICE_YET, RawId};
+use crate::raw_id::{IdKey, RawId};
 use crate::returns::Errno;
 
 /// `struct rdma_cm_id`: one end of a connection, or a listener, or a member of multicast groups.
@@ -291,79 +290,6 @@ impl Id {
     #[doc(alias = "rdma_disconnect")]
     pub fn disconnect(&self) -> Result<()> {
         self.inner.disconnect()?.map_err(|errno| errno.of("rdma_disconnect", format_args!("{self:?}")))
-    }
-
-    /// The local address, with its port in the id's port space; `None`: it has none.
-    #[doc(alias = "rdma_get_local_addr")]
-    #[doc(alias = "rdma_get_src_port")]
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: the id is alive, and its address does not change under the lock.
-        self.inner.with(|id| unsafe { address::read(ffi::rdma_get_local_addr(id.as_ptr())) })
-    }
-
-    /// The peer's address; `None`: there is none.
-    #[doc(alias = "rdma_get_peer_addr")]
-    #[doc(alias = "rdma_get_dst_port")]
-    pub fn peer_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: as above.
-        self.inner.with(|id| unsafe { address::read(ffi::rdma_get_peer_addr(id.as_ptr())) })
-    }
-
-    /// The device to which the id belongs, opened by librdmacm; it is never closed. Queue pairs for this id have to be made of it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::WrongState`]: no address was resolved, and the id is not bound to one.
-    pub fn context(&self) -> Result<Context> {
-        Ok(self.device()?.context)
-    }
-
-    /// librdmacm's protection domain on the id's device: all ids of the device have the same. It is never deallocated.
-    ///
-    /// Memory that is registered in it can be used through every queue pair that is made in it. Where peers must not reach each other's
-    /// memory, [make](Context::create_protection_domain) a domain for each.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`context`](Self::context).
-    pub fn protection_domain(&self) -> Result<ProtectionDomain> {
-        self.device()?.pd.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })
-    }
-
-    fn device(&self) -> Result<CmDevice> {
-        let (context, pd) = self.inner.with(|id| {
-            // SAFETY: the id is alive, and the lock is held.
-            let id = unsafe { id.as_ref() };
-            (NonNull::new(id.verbs), NonNull::new(id.pd))
-        });
-        let context = context.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })?;
-        // SAFETY: both are the id's, which the lender keeps.
-        unsafe { device::of_id(context, pd, Arc::clone(&self.inner)) }
-    }
-
-    /// The port of the device, from 1; 0: the id belongs to no device yet.
-    pub fn port(&self) -> u8 {
-        // SAFETY: the id is alive, and the lock is held.
-        self.inner.with(|id| unsafe { id.as_ref() }.port_num)
-    }
-
-    /// The GID that the id sends from; all zeroes: not known yet.
-    pub fn local_gid(&self) -> Gid {
-        // SAFETY: as above; each member of the unions is made of integers.
-        self.inner.with(|id| Gid::from_bytes(unsafe { id.as_ref().route.addr.addr.ibaddr.sgid.raw }))
-    }
-
-    /// The peer's GID; all zeroes: not known yet.
-    pub fn peer_gid(&self) -> Gid {
-        // SAFETY: as above.
-        self.inner.with(|id| Gid::from_bytes(unsafe { id.as_ref().route.addr.addr.ibaddr.dgid.raw }))
-    }
-
-    /// The partition key of the path; 0: not known yet, or the link is RoCE, which has the default one only.
-    pub fn partition_key(&self) -> PartitionKey {
-        // SAFETY: as above.
-        let key = self.inner.with(|id| unsafe { id.as_ref().route.addr.addr.ibaddr.pkey });
-        PartitionKey::new(u16::from_be(key))
     }
 
     /// The id in librdmacm's terms; valid as long as `self`, and not to be destroyed. Whoever passes it to librdmacm sees to it that no

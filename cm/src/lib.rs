@@ -105,6 +105,7 @@ mod error;
 mod event;
 mod event_channel;
 mod id;
+mod id_place;
 mod incoming;
 mod listener;
 mod lookup;
@@ -116,6 +117,7 @@ mod parameters;
 mod port_space;
 mod queue_pair;
 mod raw_id;
+mod rejection;
 mod returns;
 
 /// The raw bindings.
@@ -128,7 +130,7 @@ pub use connection_request::ConnectionRequest;
 pub use datagram::{DatagramConnection, DatagramListener, DatagramRequest};
 pub use device::devices;
 pub use error::{Error, Result};
-pub use event::{DatagramPeer, DatagramStatus, Event, EventKind, RejectReason, Rejection};
+pub use event::{DatagramPeer, Event, EventKind};
 pub use event_channel::EventChannel;
 pub use id::Id;
 pub use incoming::IncomingConnection;
@@ -140,6 +142,7 @@ pub use parameters::{ConnectionParameters, Depth, PeerParameters};
 pub use port_space::PortSpace;
 pub use queue_pair::TransitionOptions;
 pub use raw_id::IdKey;
+pub use rejection::{DatagramStatus, RejectReason, Rejection};
 
 #[cfg(test)]
 mod tests {
