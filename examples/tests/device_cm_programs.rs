@@ -223,13 +223,15 @@ fn datagrams_of_mckey_reach_the_group_in_both_roles() {
             ("239.1.2.5", "::ffff:239.1.2.5", "mckey", MCKEY),
         ] {
             scope.spawn(move || {
-                let options =
-                    if receiver == sender { &["-C", "7", "-S", "1000", "-V"][..] } else { &["-C", "7", "-S", "1000"] };
+                // The C program destroys its queue pair as soon as it has posted, and on 6.12 rxe sends no more than one until then.
+                let count = if sender == MCKEY { "7" } else { "1" };
+                let mut options = vec!["-C", count, "-S", "1000"];
+                options.extend((receiver == sender).then_some("-V"));
                 let only = if receiver == sender { &["-o"][..] } else { &[] };
-                let outputs = with_group(group, receiver, sender, options, only);
+                let outputs = with_group(group, receiver, sender, &options, only);
                 for (program, output, done) in [(receiver, &outputs[0], "received"), (sender, &outputs[1], "sent")] {
                     let expected = match program == MCKEY {
-                        true => format!("{done} 7 datagrams of 1000 bytes\n"),
+                        true => format!("{done} {count} datagrams of 1000 bytes\n"),
                         false => "data transfers complete\n".to_owned(),
                     };
                     assert!(output.contains(&expected), "{program}\n{output}");

@@ -191,7 +191,10 @@ fn the_receiver_hears_that_the_sender_was_killed_and_the_next_copy_continues() {
     let (receiver, sender) = half_way(&folders);
     sender.signal("KILL");
     let error = receiver.ended(SOON).error();
-    assert!(error.contains("the peer has ended the connection before the copy was finished"), "{error}");
+    // The kernel may take the memory of a process that dies away before it ends its connections (seen on 6.12).
+    let ways =
+        ["the peer has ended the connection before the copy was finished", "the peer cannot be reached any more"];
+    assert!(ways.iter().any(|way| error.contains(way)), "{error}");
     assert_eq!(folders.names(), [".large.partial"]);
     let part = fs::metadata(folders.there(".large.partial")).unwrap().len();
     // A shorter file, so that the rest is soon there.
