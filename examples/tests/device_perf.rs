@@ -5,7 +5,6 @@ mod programs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Output;
-use std::time::Duration;
 
 use programs::{LIMIT, Program, SOON, error_of, port, setting, wait_for_listener};
 use serde_json::Value;
@@ -322,8 +321,9 @@ fn a_client_that_is_killed_ends_the_server() {
     let words = ["write", "bw", "-s", "64", "-D", "60", "-p", &number];
     let server = Program::start(PERF, &words);
     wait_for_listener(port);
-    let client = Program::start(PERF, &[&words[..], &["-d", &peer, &address]].concat());
-    std::thread::sleep(Duration::from_millis(1000));
+    let mut client = Program::start(PERF, &[&words[..], &["-d", &peer, &address]].concat());
+    // Both ends have agreed on the test by then.
+    client.wait_for_line("queue pairs ");
     // Dropping it kills it.
     drop(client);
     let error = error_of(server.output(SOON));
