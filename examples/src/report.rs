@@ -1,25 +1,53 @@
 //! What the programs print.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use verbs::{Context, Endpoint, LocalEndpoint};
 
-use crate::exchange::is_broken_pipe;
-
 /// Runs a program; an error is printed and ends it with status 1.
+///
+/// It is no error that the reader of the output has read enough and is gone, as `head` is.
 pub fn run(program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
     // Not locked: a program may print from several threads.
-    let mut out = io::stdout();
+    run_with(io::stdout(), program)
+}
+
+fn run_with(out: impl Write, program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
+    let mut out = Out { out, reader_is_gone: false };
     match program(&mut out).and_then(|()| Ok(out.flush()?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(error) if !out.reader_is_gone => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// An output that knows whether its reader is gone. The error alone does not tell: a peer that is gone has the same one.
+struct Out<W> {
+    out: W,
+    reader_is_gone: bool,
+}
+
+impl<W: Write> Out<W> {
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.reader_is_gone |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Out<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.out.write(bytes);
+        self.note(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.note(result)
     }
 }
 
@@ -95,6 +123,31 @@ impl std::fmt::Display for Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn broken_pipe() -> io::Error {
+        ErrorKind::BrokenPipe.into()
+    }
+
+    #[test]
+    fn a_reader_that_has_read_enough_is_no_error_and_a_peer_that_is_gone_is_one() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(broken_pipe())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Err(broken_pipe())
+            }
+        }
+        let print = |out: &mut dyn Write| Ok(writeln!(out, "a line")?);
+        let lose_the_peer = |_: &mut dyn Write| Err(anyhow::Error::from(broken_pipe()).context("cannot tell the peer"));
+
+        assert_eq!(run_with(Vec::new(), print), ExitCode::SUCCESS);
+        assert_eq!(run_with(Closed, print), ExitCode::SUCCESS);
+        assert_eq!(run_with(Vec::new(), lose_the_peer), ExitCode::FAILURE);
+        assert_eq!(run_with(Closed, lose_the_peer), ExitCode::FAILURE);
+    }
 
     #[test]
     fn a_measurement_prints_its_rates() {
