@@ -38,8 +38,12 @@ bitflags::bitflags! {
 }
 
 impl AccessFlags {
-    /// Every right that a peer can have.
+    /// Every right that a peer can have through a window or a queue pair of any device.
     pub(crate) const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
+
+    /// What makes a peer need a region's key.
+    pub(crate) const NEED_RKEY: Self =
+        Self::REMOTE.union(Self::MW_BIND).union(Self::FLUSH_GLOBAL).union(Self::FLUSH_PERSISTENT);
 
     /// Checks the rules for memory regions, which not every device checks.
     pub(crate) fn check_for_memory(self, writable: bool) -> Result<()> {

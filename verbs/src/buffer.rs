@@ -41,8 +41,9 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub unsafe trait Buffer: Sized + 'static {
     /// What the memory consists of: `u8`, or an atomic integer.
     type Element: 'static;
-    /// What else is needed to put the buffer together again.
-    type Rest;
+    /// What else is needed to put the buffer together again. It may end up in any thread: what holds a region, such as a
+    /// [`HeldSlice`](crate::HeldSlice), keeps it.
+    type Rest: Send + Sync;
     /// Whether the memory may be written to.
     const WRITABLE: bool;
 

@@ -148,7 +148,8 @@ impl fmt::Display for GidFilter {
 }
 
 /// Which entry to prefer: RoCE v2 before v1 (v1 does not cross a router), an IPv4 address before a global IPv6 one before
-/// a link-local one (which is gone when the interface loses it), the lower index last of all.
+/// a link-local one (which is gone when the interface loses it), the lower index last of all. A type that is not known comes after those
+/// that are.
 fn preference(entry: &GidEntry) -> impl Ord + use<> {
     let reach = match entry.gid.to_ip() {
         IpAddr::V4(address) if !address.is_link_local() => 3,
@@ -156,7 +157,12 @@ fn preference(entry: &GidEntry) -> impl Ord + use<> {
         IpAddr::V4(_) => 1,
         IpAddr::V6(_) => 0,
     };
-    (entry.gid_type, reach, Reverse(entry.index))
+    let gid_type = match entry.gid_type {
+        GidType::ROCE_V2 => 2,
+        GidType::ROCE_V1 => 1,
+        _ => 0,
+    };
+    (gid_type, reach, Reverse(entry.index))
 }
 
 impl Context {
@@ -280,9 +286,10 @@ mod tests {
             entry(4, "2001:db8::1", GidType::ROCE_V2),
             entry(5, "192.0.2.1", GidType::ROCE_V2),
             entry(6, "192.0.2.2", GidType::ROCE_V2),
+            entry(7, "192.0.2.3", GidType::from_raw(77)),
         ];
         table.sort_by_key(|entry| Reverse(preference(entry)));
-        assert_eq!(table.map(|entry| entry.index), [5, 6, 4, 3, 1, 2, 0]);
+        assert_eq!(table.map(|entry| entry.index), [5, 6, 4, 3, 1, 2, 0, 7]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::ffi;
 use crate::held_slice::HeldSlice;
 use crate::local_slice::LocalSlice;
 use crate::remote_slice::RemoteSlice;
-use crate::send_request::SendRequest;
+use crate::send_request::{SendRequest, must_be_aligned};
 use crate::transport::{Connected, Rc, Transport, Ud};
 
 /// A request of `N` scatter/gather entries that is built once; what changes from post to post is set in place.
@@ -88,13 +88,18 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     /// # Errors
     ///
     /// * [`Error::OutOfRange`]: the range does not lie in the region.
-    /// * [`Error::InvalidArgument`]: there is no such slice, or the range is longer than 32 bits tell.
+    /// * [`Error::InvalidArgument`]: there is no such slice, the range is longer than 32 bits tell, or the operation is an atomic one and
+    ///   the range of another length than the one before.
     #[inline]
     pub fn set_range(&mut self, index: usize, range: impl RangeBounds<usize>) -> Result<()> {
         let (Some(slice), Some(held)) = (self.slices.get_mut(index), self.held.get(index)) else {
             return Err(no_slice(index, N));
         };
-        *slice = held.range(range)?;
+        let new = held.range(range)?;
+        if self.request.is_atomic() {
+            must_be_as_long(&new, slice)?;
+        }
+        *slice = new;
         Ok(())
     }
 
@@ -102,9 +107,13 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: there is no such slice.
+    /// [`Error::InvalidArgument`]: there is no such slice, or the operation is an atomic one and the slice of another length than the one
+    /// before.
     pub fn set_slice(&mut self, index: usize, slice: HeldSlice) -> Result<()> {
         let held = self.held.get_mut(index).ok_or_else(|| no_slice(index, N))?;
+        if self.request.is_atomic() {
+            must_be_as_long(&slice.entry(), &self.slices[index])?;
+        }
         self.slices[index] = slice.entry();
         *held = slice;
         Ok(())
@@ -159,14 +168,30 @@ impl<const N: usize> PreparedSend<N, Rc> {
         Self::new(SendRequest::rdma_read(wr_id, &[], remote), slices, ())
     }
 
-    /// As [`SendRequest::compare_and_swap`]. That the slices have 8 bytes in all is not looked at, here and by the setters.
-    pub fn compare_and_swap(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
-        Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices, ())
+    /// As [`SendRequest::compare_and_swap`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`]: the slices do not have 8 bytes in all, or the peer's address is not a multiple of 8.
+    pub fn compare_and_swap(
+        wr_id: u64,
+        slices: [HeldSlice; N],
+        remote: RemoteSlice,
+        compare: u64,
+        swap: u64,
+    ) -> Result<Self> {
+        must_be_a_word(&slices, remote)?;
+        Ok(Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices, ()))
     }
 
     /// As [`SendRequest::fetch_and_add`].
-    pub fn fetch_and_add(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, add: u64) -> Self {
-        Self::new(SendRequest::fetch_and_add(wr_id, &[], remote, add), slices, ())
+    ///
+    /// # Errors
+    ///
+    /// As those of [`compare_and_swap`](Self::compare_and_swap).
+    pub fn fetch_and_add(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, add: u64) -> Result<Self> {
+        must_be_a_word(&slices, remote)?;
+        Ok(Self::new(SendRequest::fetch_and_add(wr_id, &[], remote, add), slices, ()))
     }
 
     /// As [`SendRequest::set_operands`].
@@ -226,6 +251,23 @@ impl<const N: usize> PreparedSend<N, Ud> {
 unsafe fn lasting(ah: &AddressHandle) -> &'static AddressHandle {
     // SAFETY: the reference is not used after the call that it is passed to.
     unsafe { &*ptr::from_ref(ah) }
+}
+
+/// Refuses what no atomic operation is on. Providers are not relied on: some take more than 8 bytes, and write to the first 8 only.
+fn must_be_a_word(slices: &[HeldSlice], remote: RemoteSlice) -> Result<()> {
+    must_be_aligned(remote)?;
+    let length: u64 = slices.iter().map(|slice| u64::from(slice.len())).sum();
+    if length == 8 { Ok(()) } else { Err(not_a_word("the length of the slices", length)) }
+}
+
+/// Refuses a slice that an atomic operation cannot have in place of another one.
+fn must_be_as_long(new: &LocalSlice<'_>, old: &LocalSlice<'_>) -> Result<()> {
+    if new.len() == old.len() { Ok(()) } else { Err(not_a_word("the length of the slice", new.len().into())) }
+}
+
+#[cold]
+fn not_a_word(argument: &'static str, length: u64) -> Error {
+    Error::invalid("ibv_post_send", argument, length, "the slices of an atomic operation have 8 bytes in all")
 }
 
 #[cold]

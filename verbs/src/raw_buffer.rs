@@ -48,9 +48,11 @@ impl<E> RawBuffer<E> {
     /// # Safety
     ///
     /// * The memory is initialised, aligned for `E`, and valid for reads and writes, and not larger than `isize::MAX` bytes.
-    /// * It stays so until the region that it is registered in has been deregistered: until
-    ///   [`deregister`](crate::MemoryRegion::deregister) has returned the buffer, or the region was dropped and
-    ///   [`leaked_bytes`](crate::leaked_bytes) does not count it. If that never happens, for ever.
+    /// * It stays so as long as this value exists, or a region that was made of it, or anything that holds such a region: a
+    ///   [`HeldSlice`](crate::HeldSlice) and what is made of one, a memory window that was bound to it, a further region of the same
+    ///   memory. Dropping the last of them is not enough if the device refuses to let go, which only
+    ///   [`leaked_bytes`](crate::leaked_bytes) tells: to free the memory, let [`deregister`](crate::MemoryRegion::deregister) return this
+    ///   value, and drop it.
     /// * Meanwhile nobody else uses it, unless through references to atomics.
     pub const unsafe fn new(data: NonNull<E>, elements: usize) -> Self {
         Self { data, elements }

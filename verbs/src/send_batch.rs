@@ -133,7 +133,8 @@ impl<'a, T: Transport> BatchedSends<'a, T> {
         }
     }
 
-    /// Adds a request at the end, with `slices` for its list; they are copied. The list that the request was made with is not used.
+    /// Adds a request at the end, with `slices` for its list; they are copied. The list that the request was made with, or its inline data,
+    /// is not used.
     #[inline]
     pub fn push_with(&mut self, request: SendRequest<'a, T>, slices: &[LocalSlice<'a>]) {
         // SAFETY: there is room for the slices, each of which is an `ibv_sge`, once the memory has grown. They are used for `'a` only, as

@@ -147,7 +147,7 @@ impl<M: Memory> MemoryRegion<M> {
 
     /// The key by which a peer finds the region. `None`: the region gives peers no right.
     pub fn rkey(&self) -> Option<u32> {
-        self.inner.access.intersects(AccessFlags::REMOTE | AccessFlags::MW_BIND).then_some(self.inner.rkey)
+        self.inner.access.intersects(AccessFlags::NEED_RKEY).then_some(self.inner.rkey)
     }
 
     /// What the region allows.

@@ -201,11 +201,11 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         }
     }
 
-    /// The request with another list.
+    /// The request with another list, whose entries name regions: it has no inline data any more.
     ///
     /// # Safety
     ///
-    /// The list has `length` entries, and it and what they name are there whenever the request is used.
+    /// The list has `length` entries, and it and the regions that they name are there whenever the request is used.
     #[inline]
     pub(crate) unsafe fn with_list_at(mut self, list: *const ffi::ibv_sge, length: usize) -> Self {
         let raw = self.wr.get_mut().as_mut_ptr();
@@ -213,12 +213,17 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         unsafe {
             (&raw mut (*raw).sg_list).write(list.cast_mut());
             (&raw mut (*raw).num_sge).write(c_int::try_from(length).unwrap_or(c_int::MAX));
-            if T::ATOMIC && is_atomic(raw) {
-                // Another list may fit where the first one did not.
-                (*raw).send_flags &= !ffi::ibv_send_flags::IBV_SEND_INLINE.0;
-            }
+            // The address of a region's entry is the device's, and need not be one of the program's memory.
+            (*raw).send_flags &= !ffi::ibv_send_flags::IBV_SEND_INLINE.0;
         }
         self
+    }
+
+    /// Whether it is an atomic operation.
+    #[inline]
+    pub(crate) fn is_atomic(&self) -> bool {
+        // SAFETY: the request is initialised.
+        T::ATOMIC && unsafe { is_atomic(self.as_raw()) }
     }
 
     #[inline]
@@ -283,14 +288,7 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     fn set_remote_of_atomic(&mut self, remote: RemoteSlice) -> Result<()> {
         match self.opcode() {
             Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                if remote.address() % 8 != 0 {
-                    return Err(Error::invalid(
-                        "ibv_post_send",
-                        "remote_addr",
-                        format_args!("{:#x}", remote.address()),
-                        UNALIGNED,
-                    ));
-                }
+                must_be_aligned(remote)?;
                 let raw = self.wr.get_mut().as_mut_ptr();
                 // SAFETY: `with_atomic` has initialised the fields.
                 unsafe {
@@ -324,7 +322,15 @@ impl<'a, T: Transport> SendRequest<'a, T> {
     }
 }
 
-const UNALIGNED: &str = "an atomic operation has an address that is a multiple of 8";
+/// Refuses what is no place for an atomic operation.
+pub(crate) fn must_be_aligned(remote: RemoteSlice) -> Result<()> {
+    let address = remote.address();
+    if address % 8 == 0 {
+        return Ok(());
+    }
+    let rule = "an atomic operation has an address that is a multiple of 8";
+    Err(Error::invalid("ibv_post_send", "remote_addr", format_args!("{address:#x}"), rule))
+}
 
 /// A field was to be set that the operation does not have.
 #[cold]

@@ -98,7 +98,7 @@ fn atomics_change_the_peers_memory_and_fetch_what_was_there() {
     let value = |index: usize| target.as_atomics()[index].load(Ordering::Relaxed);
     assert_eq!((value(0), value(1)), (1 << 60, 7));
     // A prepared one, changed in place: other operands, another word, another place for the result.
-    let mut add = PreparedSend::fetch_and_add(5, [before.hold(..8).unwrap()], five, 1).signaled();
+    let mut add = PreparedSend::fetch_and_add(5, [before.hold(..8).unwrap()], five, 1).unwrap().signaled();
     a.qp.post_prepared_send(&add).unwrap();
     assert_eq!(done(WorkCompletionOpcode::FETCH_AND_ADD), 1 << 60);
     add.set_remote(seven).unwrap();

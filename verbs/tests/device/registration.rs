@@ -40,6 +40,29 @@ fn a_region_with_an_iova_is_used_by_its_own_addresses_locally_and_by_peers() {
 }
 
 #[test]
+fn a_request_of_inline_data_that_is_given_slices_of_such_a_region_sends_those() {
+    let ends = || Side::build(open(), |builder| builder.max_inline_data(64));
+    let (a, b) = (ends(), ends());
+    connect(&a, &b, &options());
+    let mut source = a.pd.register_with_iova(Mapping::new(4096).unwrap(), RW, 0x1000).unwrap();
+    source.write_at(0, b"slices").unwrap();
+    let target = b.region(64, RW);
+    let mut batch = SendBatch::with_capacity(2);
+    let mut chain = batch.begin();
+    let inline = [InlineSlice::new(b"inline")];
+    for (wr_id, data) in [(1, &[][..]), (2, &inline[..])] {
+        let remote = target.remote_slice(wr_id * 8..).unwrap();
+        let request = SendRequest::rdma_write_inline(wr_id as u64, data, remote);
+        chain.push_with(request.signaled(), &[source.slice(..6).unwrap()]);
+    }
+    a.qp.post_send_chain(&mut chain).unwrap();
+    for wr_id in [1, 2] {
+        assert_eq!(a.completion().success().unwrap().wr_id(), wr_id);
+    }
+    assert_eq!(target.to_vec(..24).unwrap(), b"\0\0\0\0\0\0\0\0slices\0\0slices\0\0");
+}
+
+#[test]
 fn the_addresses_of_a_zero_based_region_begin_at_0() {
     let (a, b) = pair();
     let target = b.pd.register(Mapping::new(4096).unwrap(), RW | AccessFlags::ZERO_BASED).unwrap();

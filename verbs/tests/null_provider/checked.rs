@@ -128,6 +128,22 @@ pub(super) fn check_registered(state: &mut State, verb: &str, slices: &[ffi::ibv
     }
 }
 
+/// Looks whether inline data is the program's memory, and reads it. An entry of a region has the region's key, and its address need not be
+/// one of the program's.
+pub(super) fn check_inline(state: &mut State, verb: &str, slices: &[ffi::ibv_sge]) {
+    for slice in slices {
+        if slice.lkey != 0 {
+            state.violations.push(format!("{verb}: {slice:x?} of a region is taken for inline data"));
+            continue;
+        }
+        let bytes = slice.addr as *const u8;
+        // SAFETY: `length` bytes of the program's memory are there, as long as the request is posted.
+        std::hint::black_box(
+            (0..slice.length as usize).map(|index| unsafe { bytes.add(index).read() }).fold(0, u8::wrapping_add),
+        );
+    }
+}
+
 /// Takes a request and completes it, or says why not.
 ///
 /// # Safety
@@ -173,7 +189,9 @@ pub(super) unsafe fn take(
             slots.unsignaled = 0;
         }
     }
-    if !request.inline {
+    if request.inline {
+        check_inline(state, verb, &request.slices);
+    } else {
         check_registered(state, verb, &request.slices, pd);
     }
     if completes {

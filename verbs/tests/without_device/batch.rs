@@ -31,6 +31,37 @@ fn a_batch_is_filled_and_posted_again_and_again() {
 }
 
 #[test]
+fn a_request_of_inline_data_that_is_given_slices_sends_those_and_reads_no_memory_at_their_addresses() {
+    let bench = Bench::build(|builder| builder.max_inline_data(64).prefer_extended());
+    // Where the device finds the region, the program has nothing.
+    let region = bench.pd.register_with_iova(Mapping::new(4096).unwrap(), AccessFlags::LOCAL_WRITE, 0x1000).unwrap();
+    let zero_based = AccessFlags::LOCAL_WRITE | AccessFlags::ZERO_BASED;
+    let at_0 = bench.pd.register(Mapping::new(4096).unwrap(), zero_based).unwrap();
+    let slices = [region.slice(..8).unwrap(), at_0.slice(..8).unwrap()];
+    let remote = RemoteSlice::new(0x1000, 8, 7).unwrap();
+    let data = [InlineSlice::new(b"inline data")];
+    for slice in slices {
+        let mut batch = SendBatch::with_capacity(0);
+        let mut chain = batch.begin();
+        for data in [&[][..], &data[..]] {
+            for request in [
+                SendRequest::send_inline(0, data),
+                SendRequest::send_inline_with_imm(0, data, 1),
+                SendRequest::send_inline_with_invalidate(0, data, 1),
+                SendRequest::rdma_write_inline(0, data, remote),
+                SendRequest::rdma_write_inline_with_imm(0, data, remote, 1),
+            ] {
+                chain.push_with(request.signaled(), &[slice]);
+            }
+        }
+        bench.qp.post_send_chain(&mut chain).unwrap();
+        let lengths: Vec<_> = bench.completions().iter().map(|completion| completion.as_raw().byte_len).collect();
+        assert_eq!(lengths, [8; 10]);
+    }
+    bench.provider.assert_no_violation();
+}
+
+#[test]
 fn what_a_queue_refused_of_a_batch_can_be_posted_later() {
     let bench = Bench::new();
     let mut batch = SendBatch::with_capacity(8);

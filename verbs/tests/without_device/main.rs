@@ -77,8 +77,12 @@ impl Bench {
 
     /// The identifiers of the completions that wait in the queue.
     fn polled(&self) -> Vec<u64> {
+        self.completions().iter().map(WorkCompletion::wr_id).collect()
+    }
+
+    fn completions(&self) -> Vec<WorkCompletion> {
         let mut room = [WorkCompletion::default(); 64];
-        self.cq.poll(&mut room).unwrap().iter().map(WorkCompletion::wr_id).collect()
+        self.cq.poll(&mut room).unwrap().to_vec()
     }
 }
 

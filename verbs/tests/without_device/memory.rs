@@ -86,6 +86,25 @@ fn flags_reach_the_provider_as_they_are() {
 }
 
 #[test]
+fn a_region_has_a_key_for_peers_if_it_gives_them_any_right() {
+    let bench = Bench::new();
+    let rkey = |access| bench.pd.register(vec![0; 64], access).unwrap().rkey();
+    for access in [AccessFlags::empty(), AccessFlags::LOCAL_WRITE, AccessFlags::ON_DEMAND] {
+        assert_eq!(rkey(access), None, "{access:?}");
+    }
+    for access in [
+        AccessFlags::REMOTE_READ,
+        AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
+        AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_ATOMIC,
+        AccessFlags::MW_BIND,
+        AccessFlags::FLUSH_GLOBAL,
+        AccessFlags::FLUSH_PERSISTENT,
+    ] {
+        assert!(rkey(access).is_some(), "{access:?}");
+    }
+}
+
+#[test]
 fn a_raw_range_is_given_back_as_it_was() {
     let bench = Bench::new();
     let mut bytes = vec![7u8; 64].into_boxed_slice();

@@ -42,8 +42,8 @@ fn what_an_operation_lacks_cannot_be_set() {
         (PreparedSend::rdma_write(1, slices(), remote()), true, false, false),
         (PreparedSend::rdma_write_with_imm(1, slices(), remote(), 0), true, true, false),
         (PreparedSend::rdma_read(1, slices(), remote()), true, false, false),
-        (PreparedSend::compare_and_swap(1, slices(), remote(), 1, 2), true, false, true),
-        (PreparedSend::fetch_and_add(1, slices(), remote(), 1), true, false, true),
+        (PreparedSend::compare_and_swap(1, slices(), remote(), 1, 2).unwrap(), true, false, true),
+        (PreparedSend::fetch_and_add(1, slices(), remote(), 1).unwrap(), true, false, true),
     ];
     for (request, has_remote, has_imm, has_operands) in &mut requests {
         assert_eq!(request.set_remote(remote()).is_ok(), *has_remote, "{request:?}");
@@ -60,6 +60,44 @@ fn what_an_operation_lacks_cannot_be_set() {
     assert!(matches!(receive.set_range(0, 4097..), Err(Error::OutOfRange { .. })));
     assert!(matches!(receive.set_range(1, ..), Err(Error::InvalidArgument { .. })));
     assert!(matches!(receive.set_slice(1, bench.region.hold(..).unwrap()), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn a_prepared_atomic_is_on_an_aligned_word_from_the_beginning_and_stays_so() {
+    let bench = Bench::build(|builder| builder.max_send_sge(2));
+    let hold = |length| bench.region.hold(..length).unwrap();
+    let at = |address| RemoteSlice::new(address, 8, 7).unwrap();
+    for length in [0, 4, 7, 9, 16, 4096] {
+        let words = format!("the length of the slices is {length}, but the slices of an atomic operation have 8 bytes");
+        for error in [
+            PreparedSend::fetch_and_add(1, [hold(length)], at(0x1000), 1).unwrap_err(),
+            PreparedSend::compare_and_swap(1, [hold(length)], at(0x1000), 1, 2).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(&words), "{error}");
+        }
+    }
+    for misaligned in 0x1001..0x1008 {
+        for error in [
+            PreparedSend::fetch_and_add(1, [hold(8)], at(misaligned), 1).unwrap_err(),
+            PreparedSend::compare_and_swap(1, [hold(8)], at(misaligned), 1, 2).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("an address that is a multiple of 8"), "{error}");
+        }
+    }
+    // In two parts, each of which can be put elsewhere, but not made longer or shorter.
+    let mut parts = PreparedSend::fetch_and_add(1, [hold(3), hold(5)], at(0x1000), 1).unwrap().signaled();
+    for (index, length) in [(0, 3), (1, 5)] {
+        parts.set_range(index, 64..64 + length).unwrap();
+        parts.set_slice(index, hold(length)).unwrap();
+        for wrong in [length - 1, length + 1] {
+            let words = format!("the length of the slice is {wrong}, but");
+            assert!(parts.set_range(index, ..wrong).unwrap_err().to_string().contains(&words));
+            assert!(parts.set_slice(index, hold(wrong)).unwrap_err().to_string().contains(&words));
+        }
+    }
+    bench.qp.post_prepared_send(&parts).unwrap();
+    assert_eq!(bench.completions()[0].as_raw().byte_len, 8);
+    bench.provider.assert_no_violation();
 }
 
 #[test]

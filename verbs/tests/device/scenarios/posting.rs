@@ -179,9 +179,14 @@ fn an_atomic_that_is_not_on_an_aligned_word_is_refused_by_every_way_to_post_it_a
             assert!(error.to_string().contains(words), "{error}");
         }
     }
-    let mut prepared = PreparedSend::fetch_and_add(1, [local.hold(..8).unwrap()], word, 1).signaled();
-    let error = prepared.set_remote(askew).unwrap_err();
-    assert!(error.to_string().contains("an atomic operation has an address that is a multiple of 8"), "{error}");
+    let prepare = |length, remote| PreparedSend::fetch_and_add(1, [local.hold(..length).unwrap()], remote, 1);
+    let mut prepared = prepare(8, word).unwrap().signaled();
+    for error in [prepared.set_remote(askew).unwrap_err(), prepare(8, askew).unwrap_err()] {
+        assert!(error.to_string().contains("an atomic operation has an address that is a multiple of 8"), "{error}");
+    }
+    for error in [prepared.set_range(0, ..16).unwrap_err(), prepare(16, word).unwrap_err()] {
+        assert!(error.to_string().contains("the slices of an atomic operation have 8 bytes in all"), "{error}");
+    }
     assert_eq!(target.to_vec(..).unwrap(), [0; 64]);
     // The right one works, with its result in two parts as well.
     a.qp.post_prepared_send(&prepared).unwrap();
