@@ -10,12 +10,18 @@ use crate::ffi;
 use crate::transport::Transport;
 
 /// Requests for a send queue of transport `T`: an array, a slice or a vector of [`SendRequest`](crate::SendRequest)s or of
-/// [`PreparedSend`](crate::PreparedSend)s, or what is in a [`SendBatch`](crate::SendBatch).
+/// [`PreparedSend`](crate::PreparedSend)s or [`PreparedAtomic`](crate::PreparedAtomic)s, or what is in a [`SendBatch`](crate::SendBatch).
 ///
 /// [`QueuePair::post_send_chain`](crate::QueuePair::post_send_chain) posts it.
 pub trait SendChain<T: Transport>: sealed::Requests<ffi::ibv_send_wr, T> {}
 
 impl<T: Transport, C: sealed::Requests<ffi::ibv_send_wr, T> + ?Sized> SendChain<T> for C {}
+
+/// A request for a send queue of transport `T` that is built once, without inline data: a [`PreparedSend`](crate::PreparedSend), or a
+/// [`PreparedAtomic`](crate::PreparedAtomic).
+///
+/// [`QueuePair::post_prepared_send`](crate::QueuePair::post_prepared_send) posts it.
+pub trait PreparedRequest<T: Transport>: sealed::Request<ffi::ibv_send_wr, T> {}
 
 /// Requests for a receive queue: an array, a slice or a vector of [`ReceiveRequest`](crate::ReceiveRequest)s or of
 /// [`PreparedReceive`](crate::PreparedReceive)s.

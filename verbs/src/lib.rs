@@ -125,7 +125,7 @@
 //! |---|---|
 //! | a request | a [`SendRequest`], built where it is posted; [`ReceiveRequest`] |
 //! | bytes of the program's own, copied while posting | [`SendRequest::send_inline`] and the like |
-//! | the same request again, with other values | [`PreparedSend`], [`PreparedReceive`] |
+//! | the same request again, with other values | [`PreparedSend`], [`PreparedAtomic`], [`PreparedReceive`] |
 //! | several requests | an array or vector of those: [`post_send_chain`](QueuePair::post_send_chain) |
 //! | as many as there happen to be | a [`SendBatch`] |
 //! | many sends, few completions | through a [`SelectiveSignaling`], which knows the free slots |
@@ -205,6 +205,7 @@ mod poll_error;
 mod port;
 mod port_link;
 mod post_error;
+mod prepared_atomic;
 mod prepared_receive;
 mod prepared_send;
 mod protection_domain;
@@ -249,7 +250,7 @@ pub use address_handle_attributes::{AddressHandleAttributes, GlobalRoute};
 pub use advice::Advice;
 pub use async_event::{AsyncEvent, AsyncEventObject, AsyncEventSource, AsyncEventType};
 pub use buffer::{Atomic, Buffer, BufferMut};
-pub use chain::{ReceiveChain, SendChain};
+pub use chain::{PreparedRequest, ReceiveChain, SendChain};
 pub use completion_channel::CompletionChannel;
 pub use completion_error::CompletionError;
 pub use completion_fields::{CompletionField, CompletionFields, completion_field};
@@ -293,6 +294,7 @@ pub use poll_error::PollError;
 pub use port::{LinkLayer, Mtu, PortAttributes, PortState};
 pub use port_link::{LinkSpeed, LinkWidth, PhysicalState, PortCapabilities};
 pub use post_error::{PostError, PostErrorKind};
+pub use prepared_atomic::PreparedAtomic;
 pub use prepared_receive::PreparedReceive;
 pub use prepared_send::PreparedSend;
 pub use protection_domain::ProtectionDomain;

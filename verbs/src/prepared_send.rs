@@ -12,18 +12,20 @@ use std::ops::RangeBounds;
 use std::ptr;
 
 use crate::address_handle::AddressHandle;
+use crate::chain::PreparedRequest;
 use crate::chain::sealed::Request;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::held_slice::HeldSlice;
 use crate::local_slice::LocalSlice;
 use crate::remote_slice::RemoteSlice;
-use crate::send_request::{SendRequest, must_be_aligned};
+use crate::send_request::SendRequest;
 use crate::transport::{Connected, Rc, Transport, Ud};
 
 /// A request of `N` scatter/gather entries that is built once; what changes from post to post is set in place.
 ///
-/// It holds its regions, which can be used meanwhile: see [`HeldSlice`].
+/// It holds its regions, which can be used meanwhile: see [`HeldSlice`]. Atomic operations are
+/// [`PreparedAtomic`](crate::PreparedAtomic)s.
 ///
 /// # Examples
 ///
@@ -40,14 +42,14 @@ use crate::transport::{Connected, Rc, Transport, Ud};
 /// ```
 #[must_use = "a request does nothing before it is posted"]
 pub struct PreparedSend<const N: usize = 1, T: Transport = Rc> {
-    request: SendRequest<'static, T>,
+    pub(crate) request: SendRequest<'static, T>,
     slices: [LocalSlice<'static>; N],
     held: [HeldSlice; N],
     destination: T::Destination,
 }
 
 impl<const N: usize, T: Transport> PreparedSend<N, T> {
-    fn new(request: SendRequest<'static, T>, held: [HeldSlice; N], destination: T::Destination) -> Self {
+    pub(crate) fn new(request: SendRequest<'static, T>, held: [HeldSlice; N], destination: T::Destination) -> Self {
         // SAFETY: the pointer is set before anybody reads the list.
         let request = unsafe { request.with_list_at(ptr::null(), N) };
         Self { request, slices: held.each_ref().map(HeldSlice::entry), held, destination }
@@ -88,32 +90,27 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     /// # Errors
     ///
     /// * [`Error::OutOfRange`]: the range does not lie in the region.
-    /// * [`Error::InvalidArgument`]: there is no such slice, the range is longer than 32 bits tell, or the operation is an atomic one and
-    ///   the range of another length than the one before.
+    /// * [`Error::InvalidArgument`]: there is no such slice, or the range is longer than 32 bits tell.
     #[inline]
     pub fn set_range(&mut self, index: usize, range: impl RangeBounds<usize>) -> Result<()> {
-        let (Some(slice), Some(held)) = (self.slices.get_mut(index), self.held.get(index)) else {
-            return Err(no_slice(index, N));
-        };
-        let new = held.range(range)?;
-        if self.request.is_atomic() {
-            must_be_as_long(&new, slice)?;
-        }
-        *slice = new;
+        let (slice, held) = self.slice(index)?;
+        *slice = held.range(range)?;
         Ok(())
+    }
+
+    /// The slice at `index`, and what holds its region.
+    #[inline]
+    pub(crate) fn slice(&mut self, index: usize) -> Result<(&mut LocalSlice<'static>, &HeldSlice)> {
+        self.slices.get_mut(index).zip(self.held.get(index)).ok_or_else(|| no_slice(index, N))
     }
 
     /// Sets the slice at `index`, to one of another region for example.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: there is no such slice, or the operation is an atomic one and the slice of another length than the one
-    /// before.
+    /// [`Error::InvalidArgument`]: there is no such slice.
     pub fn set_slice(&mut self, index: usize, slice: HeldSlice) -> Result<()> {
         let held = self.held.get_mut(index).ok_or_else(|| no_slice(index, N))?;
-        if self.request.is_atomic() {
-            must_be_as_long(&slice.entry(), &self.slices[index])?;
-        }
         self.slices[index] = slice.entry();
         *held = slice;
         Ok(())
@@ -123,7 +120,7 @@ impl<const N: usize, T: Transport> PreparedSend<N, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's, or is an atomic one and the address not a multiple of 8.
+    /// [`Error::InvalidArgument`]: the operation uses no memory of the peer's.
     #[inline]
     pub fn set_remote(&mut self, remote: RemoteSlice) -> Result<()> {
         self.request.set_remote(remote)
@@ -166,42 +163,6 @@ impl<const N: usize> PreparedSend<N, Rc> {
     /// As [`SendRequest::rdma_read`].
     pub fn rdma_read(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice) -> Self {
         Self::new(SendRequest::rdma_read(wr_id, &[], remote), slices, ())
-    }
-
-    /// As [`SendRequest::compare_and_swap`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`]: the slices do not have 8 bytes in all, or the peer's address is not a multiple of 8.
-    pub fn compare_and_swap(
-        wr_id: u64,
-        slices: [HeldSlice; N],
-        remote: RemoteSlice,
-        compare: u64,
-        swap: u64,
-    ) -> Result<Self> {
-        must_be_a_word(&slices, remote)?;
-        Ok(Self::new(SendRequest::compare_and_swap(wr_id, &[], remote, compare, swap), slices, ()))
-    }
-
-    /// As [`SendRequest::fetch_and_add`].
-    ///
-    /// # Errors
-    ///
-    /// As those of [`compare_and_swap`](Self::compare_and_swap).
-    pub fn fetch_and_add(wr_id: u64, slices: [HeldSlice; N], remote: RemoteSlice, add: u64) -> Result<Self> {
-        must_be_a_word(&slices, remote)?;
-        Ok(Self::new(SendRequest::fetch_and_add(wr_id, &[], remote, add), slices, ()))
-    }
-
-    /// As [`SendRequest::set_operands`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidArgument`]: the operation is no atomic one.
-    #[inline]
-    pub fn set_operands(&mut self, compare_add: u64, swap: u64) -> Result<()> {
-        self.request.set_operands(compare_add, swap)
     }
 }
 
@@ -253,23 +214,6 @@ unsafe fn lasting(ah: &AddressHandle) -> &'static AddressHandle {
     unsafe { &*ptr::from_ref(ah) }
 }
 
-/// Refuses what no atomic operation is on. Providers are not relied on: some take more than 8 bytes, and write to the first 8 only.
-fn must_be_a_word(slices: &[HeldSlice], remote: RemoteSlice) -> Result<()> {
-    must_be_aligned(remote)?;
-    let length: u64 = slices.iter().map(|slice| u64::from(slice.len())).sum();
-    if length == 8 { Ok(()) } else { Err(not_a_word("the length of the slices", length)) }
-}
-
-/// Refuses a slice that an atomic operation cannot have in place of another one.
-fn must_be_as_long(new: &LocalSlice<'_>, old: &LocalSlice<'_>) -> Result<()> {
-    if new.len() == old.len() { Ok(()) } else { Err(not_a_word("the length of the slice", new.len().into())) }
-}
-
-#[cold]
-fn not_a_word(argument: &'static str, length: u64) -> Error {
-    Error::invalid("ibv_post_send", argument, length, "the slices of an atomic operation have 8 bytes in all")
-}
-
 #[cold]
 pub(crate) fn no_slice(index: usize, count: usize) -> Error {
     let rule = format!("the request has {count} slices, counted from 0");
@@ -289,6 +233,8 @@ unsafe impl<const N: usize, T: Transport> Request<ffi::ibv_send_wr, T> for Prepa
         wr
     }
 }
+
+impl<const N: usize, T: Transport> PreparedRequest<T> for PreparedSend<N, T> {}
 
 impl<const N: usize, T: Transport> fmt::Debug for PreparedSend<N, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,11 +5,10 @@
 //! The requests that are written to are initialised, and the caller's alone.
 #![allow(unsafe_code)]
 
-use crate::chain::SendChain;
 use crate::chain::sealed::Request;
+use crate::chain::{PreparedRequest, SendChain};
 use crate::ffi;
 use crate::post_error::{PostError, Reason};
-use crate::prepared_send::PreparedSend;
 use crate::queue_pair::QueuePair;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
@@ -127,10 +126,10 @@ impl SelectiveSignaling {
     /// As those of [`post`](Self::post).
     #[doc(alias = "ibv_post_send")]
     #[inline]
-    pub fn post_prepared<const N: usize, T: Transport>(
+    pub fn post_prepared<T: Transport, P: PreparedRequest<T>>(
         &mut self,
         qp: &QueuePair<T>,
-        request: &mut PreparedSend<N, T>,
+        request: &mut P,
     ) -> Result<(), PostError> {
         self.check(qp, 1)?;
         let unsignaled = self.number(request.as_wr(), 0, self.unsignaled, self.signal_next);

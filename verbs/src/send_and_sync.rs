@@ -59,9 +59,9 @@ fn every_answer_can_go_to_another_thread_and_be_shared() {
 /// What a post writes to through a shared reference: the link of a request.
 #[test]
 fn a_request_can_go_to_another_thread_and_not_be_posted_by_two() {
-    are!(is_send: SendRequest<'_, Rc>, SendRequest<'_, Ud>, ReceiveRequest<'_>, PreparedSend, PreparedSend<1, Ud>);
+    are!(is_send: SendRequest<'_, Rc>, SendRequest<'_, Ud>, ReceiveRequest<'_>, PreparedSend, PreparedSend<1, Ud>, PreparedAtomic);
     are!(is_send: PreparedReceive, SendBatch, SendBatch<Ud>, BatchedSends<'_>, ReceiveSlots);
-    is_not!(Sync: SendRequest<'_, Rc>, SendRequest<'_, Ud>, ReceiveRequest<'_>, PreparedSend, PreparedSend<1, Ud>);
+    is_not!(Sync: SendRequest<'_, Rc>, SendRequest<'_, Ud>, ReceiveRequest<'_>, PreparedSend, PreparedSend<1, Ud>, PreparedAtomic);
     is_not!(Sync: PreparedReceive, SendBatch, SendBatch<Ud>, BatchedSends<'_>, ReceiveSlots);
 }
 

@@ -57,7 +57,7 @@ macro_rules! operations {
             PreparedSend::rdma_read(0, slices, objects.remote).signaled()
         });
         prepared!($queue.post_prepared_send, post_send_chain, atomic, atomic_chain, WORD, |objects, slices| {
-            PreparedSend::compare_and_swap(0, slices, objects.remote, 0, 1).unwrap().signaled()
+            PreparedAtomic::compare_and_swap(0, slices, objects.remote, 0, 1).unwrap().signaled()
         });
     };
 }

@@ -15,14 +15,13 @@ use std::hint::unreachable_unchecked;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use crate::chain::SendChain;
 use crate::chain::sealed::Request;
+use crate::chain::{PreparedRequest, SendChain};
 use crate::device_attributes::DeviceAttributes;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::{ibv_qp_create_send_ops_flags as Ops, ibv_wr_opcode as Opcode};
 use crate::post_error::{PostError, Reason};
-use crate::prepared_send::PreparedSend;
 use crate::queue_pair::QueuePair;
 use crate::send_request::SendRequest;
 use crate::transport::Transport;
@@ -177,7 +176,7 @@ impl<T: Transport> ExtendedSend<'_, T> {
     ///
     /// As those of [`post_send`](Self::post_send).
     #[inline]
-    pub fn post_prepared_send<const N: usize>(&self, request: &PreparedSend<N, T>) -> Result<(), PostError> {
+    pub fn post_prepared_send<P: PreparedRequest<T>>(&self, request: &P) -> Result<(), PostError> {
         // SAFETY: the request is valid for this transport.
         unsafe { self.post_one(request.as_wr()) }
     }

@@ -13,12 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::address_handle::AddressHandle;
 use crate::chain::sealed::Request;
-use crate::chain::{ReceiveChain, SendChain};
+use crate::chain::{PreparedRequest, ReceiveChain, SendChain};
 use crate::dispatch;
 use crate::ffi;
 use crate::post_error::{PostError, Reason};
 use crate::prepared_receive::PreparedReceive;
-use crate::prepared_send::PreparedSend;
 use crate::queue_pair::{QueuePair, datagram_receive};
 use crate::receive_request::ReceiveRequest;
 use crate::send_request::SendRequest;
@@ -58,7 +57,7 @@ impl<T: Transport> QueuePair<T> {
     /// As those of [`post_send`](Self::post_send).
     #[doc(alias = "ibv_post_send")]
     #[inline]
-    pub fn post_prepared_send<const N: usize>(&self, request: &PreparedSend<N, T>) -> Result<(), PostError> {
+    pub fn post_prepared_send<P: PreparedRequest<T>>(&self, request: &P) -> Result<(), PostError> {
         // SAFETY: the request is valid for this transport, and has no inline data.
         unsafe { self.post_one_send(request.as_wr()) }
     }

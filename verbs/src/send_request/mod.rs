@@ -219,13 +219,6 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         self
     }
 
-    /// Whether it is an atomic operation.
-    #[inline]
-    pub(crate) fn is_atomic(&self) -> bool {
-        // SAFETY: the request is initialised.
-        T::ATOMIC && unsafe { is_atomic(self.as_raw()) }
-    }
-
     #[inline]
     fn opcode(&self) -> Opcode {
         // SAFETY: `with_list` has initialised the field.

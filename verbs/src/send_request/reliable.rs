@@ -75,15 +75,21 @@ impl<'a> SendRequest<'a, Rc> {
     pub fn set_operands(&mut self, compare_add: u64, swap: u64) -> Result<()> {
         match self.opcode() {
             Opcode::IBV_WR_ATOMIC_CMP_AND_SWP | Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                let raw = self.wr.get_mut().as_mut_ptr();
-                // SAFETY: `with_atomic` has initialised the fields.
-                unsafe {
-                    (*raw).wr.atomic.compare_add = compare_add;
-                    (*raw).wr.atomic.swap = swap;
-                }
+                self.put_operands(compare_add, swap);
                 Ok(())
             }
             opcode => Err(lacks(opcode, "operands", "only atomics have them")),
+        }
+    }
+
+    /// For atomic operations.
+    #[inline]
+    pub(crate) fn put_operands(&mut self, compare_add: u64, swap: u64) {
+        let raw = self.wr.get_mut().as_mut_ptr();
+        // SAFETY: `raw` points to memory for the structure.
+        unsafe {
+            (&raw mut (*raw).wr.atomic.compare_add).write(compare_add);
+            (&raw mut (*raw).wr.atomic.swap).write(swap);
         }
     }
 }

@@ -98,11 +98,11 @@ fn atomics_change_the_peers_memory_and_fetch_what_was_there() {
     let value = |index: usize| target.as_atomics()[index].load(Ordering::Relaxed);
     assert_eq!((value(0), value(1)), (1 << 60, 7));
     // A prepared one, changed in place: other operands, another word, another place for the result.
-    let mut add = PreparedSend::fetch_and_add(5, [before.hold(..8).unwrap()], five, 1).unwrap().signaled();
+    let mut add = PreparedAtomic::fetch_and_add(5, [before.hold(..8).unwrap()], five, 1).unwrap().signaled();
     a.qp.post_prepared_send(&add).unwrap();
     assert_eq!(done(WorkCompletionOpcode::FETCH_AND_ADD), 1 << 60);
     add.set_remote(seven).unwrap();
-    add.set_operands(100, 0).unwrap();
+    add.set_operands(100, 0);
     add.set_range(0, 8..16).unwrap();
     a.qp.post_prepared_send(&add).unwrap();
     a.completion().success().unwrap();

@@ -37,18 +37,15 @@ fn what_an_operation_lacks_cannot_be_set() {
     let bench = Bench::new();
     let slices = || [bench.region.hold(..8).unwrap()];
     let mut requests = [
-        (PreparedSend::send(1, slices()), false, false, false),
-        (PreparedSend::send_with_imm(1, slices(), 0), false, true, false),
-        (PreparedSend::rdma_write(1, slices(), remote()), true, false, false),
-        (PreparedSend::rdma_write_with_imm(1, slices(), remote(), 0), true, true, false),
-        (PreparedSend::rdma_read(1, slices(), remote()), true, false, false),
-        (PreparedSend::compare_and_swap(1, slices(), remote(), 1, 2).unwrap(), true, false, true),
-        (PreparedSend::fetch_and_add(1, slices(), remote(), 1).unwrap(), true, false, true),
+        (PreparedSend::send(1, slices()), false, false),
+        (PreparedSend::send_with_imm(1, slices(), 0), false, true),
+        (PreparedSend::rdma_write(1, slices(), remote()), true, false),
+        (PreparedSend::rdma_write_with_imm(1, slices(), remote(), 0), true, true),
+        (PreparedSend::rdma_read(1, slices(), remote()), true, false),
     ];
-    for (request, has_remote, has_imm, has_operands) in &mut requests {
+    for (request, has_remote, has_imm) in &mut requests {
         assert_eq!(request.set_remote(remote()).is_ok(), *has_remote, "{request:?}");
         assert_eq!(request.set_imm_data(1).is_ok(), *has_imm, "{request:?}");
-        assert_eq!(request.set_operands(1, 2).is_ok(), *has_operands, "{request:?}");
     }
     let (send, ..) = &mut requests[0];
     let message = send.set_remote(remote()).unwrap_err().to_string();
@@ -70,22 +67,22 @@ fn a_prepared_atomic_is_on_an_aligned_word_from_the_beginning_and_stays_so() {
     for length in [0, 4, 7, 9, 16, 4096] {
         let words = format!("the length of the slices is {length}, but the slices of an atomic operation have 8 bytes");
         for error in [
-            PreparedSend::fetch_and_add(1, [hold(length)], at(0x1000), 1).unwrap_err(),
-            PreparedSend::compare_and_swap(1, [hold(length)], at(0x1000), 1, 2).unwrap_err(),
+            PreparedAtomic::fetch_and_add(1, [hold(length)], at(0x1000), 1).unwrap_err(),
+            PreparedAtomic::compare_and_swap(1, [hold(length)], at(0x1000), 1, 2).unwrap_err(),
         ] {
             assert!(error.to_string().contains(&words), "{error}");
         }
     }
     for misaligned in 0x1001..0x1008 {
         for error in [
-            PreparedSend::fetch_and_add(1, [hold(8)], at(misaligned), 1).unwrap_err(),
-            PreparedSend::compare_and_swap(1, [hold(8)], at(misaligned), 1, 2).unwrap_err(),
+            PreparedAtomic::fetch_and_add(1, [hold(8)], at(misaligned), 1).unwrap_err(),
+            PreparedAtomic::compare_and_swap(1, [hold(8)], at(misaligned), 1, 2).unwrap_err(),
         ] {
             assert!(error.to_string().contains("an address that is a multiple of 8"), "{error}");
         }
     }
     // In two parts, each of which can be put elsewhere, but not made longer or shorter.
-    let mut parts = PreparedSend::fetch_and_add(1, [hold(3), hold(5)], at(0x1000), 1).unwrap().signaled();
+    let mut parts = PreparedAtomic::fetch_and_add(1, [hold(3), hold(5)], at(0x1000), 1).unwrap().signaled();
     for (index, length) in [(0, 3), (1, 5)] {
         parts.set_range(index, 64..64 + length).unwrap();
         parts.set_slice(index, hold(length)).unwrap();
@@ -95,8 +92,13 @@ fn a_prepared_atomic_is_on_an_aligned_word_from_the_beginning_and_stays_so() {
             assert!(parts.set_slice(index, hold(wrong)).unwrap_err().to_string().contains(&words));
         }
     }
+    parts.set_wr_id(7);
+    parts.set_operands(1, 2);
+    assert!(parts.set_range(2, ..).unwrap_err().to_string().contains("the request has 2 slices"));
     bench.qp.post_prepared_send(&parts).unwrap();
-    assert_eq!(bench.completions()[0].as_raw().byte_len, 8);
+    bench.qp.post_send_chain(&mut [parts]).unwrap();
+    let posted: Vec<_> = bench.completions().iter().map(|c| (c.wr_id(), c.as_raw().byte_len)).collect();
+    assert_eq!(posted, [(7, 8); 2]);
     bench.provider.assert_no_violation();
 }
 

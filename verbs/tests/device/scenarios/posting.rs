@@ -179,7 +179,7 @@ fn an_atomic_that_is_not_on_an_aligned_word_is_refused_by_every_way_to_post_it_a
             assert!(error.to_string().contains(words), "{error}");
         }
     }
-    let prepare = |length, remote| PreparedSend::fetch_and_add(1, [local.hold(..length).unwrap()], remote, 1);
+    let prepare = |length, remote| PreparedAtomic::fetch_and_add(1, [local.hold(..length).unwrap()], remote, 1);
     let mut prepared = prepare(8, word).unwrap().signaled();
     for error in [prepared.set_remote(askew).unwrap_err(), prepare(8, askew).unwrap_err()] {
         assert!(error.to_string().contains("an atomic operation has an address that is a multiple of 8"), "{error}");
