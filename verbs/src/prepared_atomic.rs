@@ -29,7 +29,7 @@ use crate::transport::Rc;
 /// let mut add = PreparedAtomic::fetch_and_add(0, [region.hold(..8)?], counters, 1)?.signaled();
 /// for counter in 0..16 {
 ///     add.set_range(0, counter * 8..counter * 8 + 8)?;
-///     add.set_remote(counters.slice(counter as u64 * 8..)?)?;
+///     add.set_remote(counters.slice(counter * 8..)?)?;
 ///     qp.post_prepared_send(&add)?;
 /// }
 /// # Ok(()) }
