@@ -38,6 +38,11 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 ///   if that never happens, for ever. (Shared references to read-only memory and to atomics may exist elsewhere.)
 /// * Each bit pattern is a valid `Element`, and `Element` has no destructor.
 /// * If `WRITABLE`, the memory may be written to through the pointer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no buffer that can be registered",
+    label = "not the owner of bytes or atomics that stay at their address",
+    note = "boxed slices, vectors and `'static` slices of bytes, boxes and `Arc`s of atomics, and `verbs::Mapping` can be"
+)]
 pub unsafe trait Buffer: Sized + 'static {
     /// What the memory consists of: `u8`, or an atomic integer.
     type Element: 'static;

@@ -21,6 +21,10 @@ impl<T: Transport, C: sealed::Requests<ffi::ibv_send_wr, T> + ?Sized> SendChain<
 /// [`PreparedAtomic`](crate::PreparedAtomic).
 ///
 /// [`QueuePair::post_prepared_send`](crate::QueuePair::post_prepared_send) posts it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no prepared request for a queue pair of `{T}`",
+    label = "not an operation of `{T}`"
+)]
 pub trait PreparedRequest<T: Transport>: sealed::Request<ffi::ibv_send_wr, T> {}
 
 /// Requests for a receive queue: an array, a slice or a vector of [`ReceiveRequest`](crate::ReceiveRequest)s or of

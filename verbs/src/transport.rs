@@ -44,6 +44,11 @@ pub trait Transport: sealed::Sealed + 'static {
 /// # References
 ///
 /// InfiniBand Architecture Specification, volume 1, chapter 3.6.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not connected: it has no RDMA, and each SEND names its destination",
+    label = "not an operation of `{Self}`",
+    note = "a datagram is sent by `SendRequest::send_to` and its like"
+)]
 pub trait Connected: Transport + sealed::Sealed<Destination = ()> {}
 
 /// What both connected transports have.

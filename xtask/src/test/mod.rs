@@ -294,7 +294,7 @@ impl Binary {
         let mut arguments: Vec<OsString> = flags.filter.iter().map(OsString::from).collect();
         if flags.sanitize {
             environment.extend(sanitize::variables());
-            arguments.extend(["--skip", sanitize::UNFIT].map(OsString::from));
+            arguments.extend(sanitize::UNFIT.iter().flat_map(|name| ["--skip", name]).map(OsString::from));
         }
         let chosen = flags.arguments.iter().any(|argument| argument.to_string_lossy().starts_with("--color"));
         if std::io::stdout().is_terminal() && !chosen {

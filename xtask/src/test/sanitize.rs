@@ -9,8 +9,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Tests that start a tool which cannot run such programs: valgrind.
-pub(super) const UNFIT: &str = "touch_no_freed_memory";
+/// Tests that start a tool which cannot run such programs, valgrind, or use what was built, the compiler.
+pub(super) const UNFIT: [&str; 3] = [
+    "touch_no_freed_memory",
+    "a_transport_has_its_operations_and_no_others",
+    "what_the_documentation_says_does_not_compile",
+];
 
 /// What to tell cargo. (With a `--target`, the flags are not for build scripts and macros, which the compiler itself loads.)
 ///
