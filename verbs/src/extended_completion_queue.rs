@@ -5,13 +5,14 @@
 //! * `cq` is an `ibv_cq_ex`, made with the flags of `F`, each of whose functions that are called here is there; `queue` keeps it.
 //! * Between `ibv_start_poll` and `ibv_end_poll`, while the provider holds the queue's lock, none of the program's code runs, so the
 //!   queue cannot be polled again, nor one of its queue pairs be destroyed, which would wait for that lock. An entry is not lent but
-//!   copied, so nothing of it is used after `ibv_end_poll`.
+//!   copied, so nothing of it is used after `ibv_end_poll`. (A closure that is lent the entry would be the program's code.)
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::hint::unreachable_unchecked;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -46,6 +47,9 @@ use crate::work_completion::WorkCompletionStatus;
 #[doc(alias = "ibv_cq_ex")]
 pub struct ExtendedCompletionQueue<F: CompletionFields> {
     cq: NonNull<ffi::ibv_cq_ex>,
+    /// Whether `ibv_next_poll` is there, and not that of rxe's provider, which where it finds nothing goes on to hand out completions that
+    /// never were (rdma-core before release 55), and unlocks the queue's lock twice (before release 59).
+    has_next: bool,
     queue: CompletionQueue,
     fields: PhantomData<fn() -> F>,
 }
@@ -57,7 +61,7 @@ unsafe impl<F: CompletionFields> Sync for ExtendedCompletionQueue<F> {}
 
 impl<F: CompletionFields> Clone for ExtendedCompletionQueue<F> {
     fn clone(&self) -> Self {
-        Self { cq: self.cq, queue: self.queue.clone(), fields: PhantomData }
+        Self { cq: self.cq, has_next: self.has_next, queue: self.queue.clone(), fields: PhantomData }
     }
 }
 
@@ -87,13 +91,15 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
     ///
     /// `cq` is the queue behind `queue`, was made with the flags of `F`, and [is complete](is_complete).
     pub(crate) unsafe fn new(cq: NonNull<ffi::ibv_cq_ex>, queue: CompletionQueue) -> Self {
-        Self { cq, queue, fields: PhantomData }
+        // SAFETY: the queue is alive.
+        let has_next = unsafe { cq.as_ref() }.next_poll.is_some()
+            && queue.context().device_attributes().is_ok_and(|device| !device.is_rxe());
+        Self { cq, has_next, queue, fields: PhantomData }
     }
 
     /// `ibv_start_poll`, the readers of the fields, `ibv_end_poll`: takes a completion off the queue. `None`: it is empty.
     ///
-    /// `ibv_next_poll` is not used: where it finds nothing, rdma-core 44's provider of rxe goes on to hand out completions that never
-    /// were.
+    /// [`poll_into`](Self::poll_into) takes several at less cost.
     ///
     /// # Errors
     ///
@@ -103,7 +109,6 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
     ///
     /// [ibv_create_cq_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_cq_ex.3.html)
     #[doc(alias = "ibv_start_poll")]
-    #[doc(alias = "ibv_next_poll")]
     #[doc(alias = "ibv_end_poll")]
     #[doc(alias = "ibv_wc_read_wc_flags")]
     #[inline]
@@ -116,14 +121,91 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
             if code != 0 {
                 return none_or_error(code);
             }
-            let wr_id = (*cq).wr_id;
-            let outcome = match (*cq).status {
-                ffi::ibv_wc_status::IBV_WC_SUCCESS => Ok(F::read(cq)),
-                status => Err(failure(cq, status)),
-            };
+            let completion = ExtendedCompletion::read(cq);
             call!(cq.end_poll());
-            Ok(Some(ExtendedCompletion { wr_id, outcome }))
+            Ok(Some(completion))
         }
+    }
+
+    /// `ibv_start_poll`, `ibv_next_poll` for each further one, `ibv_end_poll`: takes completions off the queue, as many as are there and as
+    /// `completions` has room for, and returns the part that was filled in. An empty queue is not an error: the part is empty.
+    ///
+    /// The queue's lock is taken once; what was found is copied while it is held, and is the program's when it is not. With rxe's provider,
+    /// whose `ibv_next_poll` hands out completions that never were, they are taken one by one.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`poll`](Self::poll). What was found before the queue broke is returned first.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_cq_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_cq_ex.3.html)
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use verbs::completion_field::ByteLen;
+    /// # fn example(cq: &verbs::ExtendedCompletionQueue<(ByteLen,)>) -> verbs::Result<()> {
+    /// let mut completions = [Default::default(); 16];
+    /// for completion in cq.poll_into(&mut completions)? {
+    ///     let (byte_len,) = completion.success()?;
+    ///     println!("request {}: {byte_len} bytes", completion.wr_id());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "ibv_start_poll")]
+    #[doc(alias = "ibv_next_poll")]
+    #[doc(alias = "ibv_end_poll")]
+    #[inline]
+    pub fn poll_into<'a>(
+        &self,
+        completions: &'a mut [ExtendedCompletion<F>],
+    ) -> Result<&'a mut [ExtendedCompletion<F>], PollError> {
+        if !self.has_next {
+            return self.poll_one_by_one(completions);
+        }
+        let cq = self.cq.as_ptr();
+        let mut room = completions.iter_mut();
+        let Some(mut place) = room.next() else { return Ok(&mut []) };
+        // SAFETY: the queue is alive, and the functions are there: `next_poll` too, as `has_next` tells. Fields are read of an entry that is
+        // open, and the queue is ended if it was started.
+        let left = unsafe {
+            let code = call!(cq.start_poll(NO_ATTRIBUTES.0.get()));
+            if code != 0 {
+                return none_or_error(code).map(|_: Option<()>| &mut [][..]);
+            }
+            loop {
+                *place = ExtendedCompletion::read(cq);
+                let Some(next) = room.next() else { break 0 };
+                // Whatever is wrong, the next poll will tell.
+                if call!(cq.next_poll()) != 0 {
+                    break room.len() + 1;
+                }
+                place = next;
+            }
+        };
+        // SAFETY: the queue was started.
+        unsafe { call!(cq.end_poll()) };
+        let filled = completions.len() - left;
+        Ok(&mut completions[..filled])
+    }
+
+    #[cold]
+    fn poll_one_by_one<'a>(
+        &self,
+        completions: &'a mut [ExtendedCompletion<F>],
+    ) -> Result<&'a mut [ExtendedCompletion<F>], PollError> {
+        let mut count = 0;
+        while count < completions.len() {
+            match self.poll() {
+                Ok(Some(completion)) => completions[count] = completion,
+                Ok(None) => break,
+                Err(error) if count == 0 => return Err(error),
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        Ok(&mut completions[..count])
     }
 
     /// Takes a completion off the queue as [`poll`](Self::poll) does, and sleeps until there is one. `None`: there was none until
@@ -161,19 +243,7 @@ static NO_ATTRIBUTES: Attributes = Attributes(UnsafeCell::new(ffi::ibv_poll_cq_a
 fn none_or_error<C>(code: i32) -> Result<Option<C>, PollError> {
     match code {
         libc::ENOENT => Ok(None),
-        code => Err(PollError { count: -code.saturating_abs() }),
-    }
-}
-
-/// # Safety
-///
-/// An entry is open, whose request has failed.
-#[cold]
-unsafe fn failure(cq: *mut ffi::ibv_cq_ex, status: ffi::ibv_wc_status) -> CompletionError {
-    // SAFETY: as the caller says, and the functions are there.
-    unsafe {
-        let (vendor_error, qp_num) = (call!(cq.read_vendor_err()), call!(cq.read_qp_num()));
-        CompletionError { wr_id: (*cq).wr_id, status: WorkCompletionStatus::from_raw(status.0), vendor_error, qp_num }
+        code => Err(PollError { extended: true, count: -code.saturating_abs() }),
     }
 }
 
@@ -181,10 +251,43 @@ unsafe fn failure(cq: *mut ffi::ibv_cq_ex, status: ffi::ibv_wc_status) -> Comple
 #[derive(Clone, Copy)]
 pub struct ExtendedCompletion<F: CompletionFields> {
     wr_id: u64,
-    outcome: Result<F::Tuple, CompletionError>,
+    status: ffi::ibv_wc_status,
+    // The next two are 0 unless the request has failed.
+    vendor_error: u32,
+    qp_num: u32,
+    /// Initialised if the request has succeeded.
+    fields: MaybeUninit<F::Tuple>,
+}
+
+impl<F: CompletionFields> Default for ExtendedCompletion<F> {
+    /// What no poll has filled in: a request that has failed.
+    fn default() -> Self {
+        let status = ffi::ibv_wc_status::IBV_WC_GENERAL_ERR;
+        Self { wr_id: 0, status, vendor_error: 0, qp_num: 0, fields: MaybeUninit::uninit() }
+    }
 }
 
 impl<F: CompletionFields> ExtendedCompletion<F> {
+    /// Copies the entry that is open.
+    ///
+    /// # Safety
+    ///
+    /// One is, of a queue that was made with the flags of `F` and is complete.
+    #[inline]
+    unsafe fn read(cq: *mut ffi::ibv_cq_ex) -> Self {
+        // SAFETY: as the caller says. The fields are those of a request that has succeeded.
+        unsafe {
+            let (wr_id, status) = ((*cq).wr_id, (*cq).status);
+            let mut this = Self { wr_id, status, vendor_error: 0, qp_num: 0, fields: MaybeUninit::uninit() };
+            if status == ffi::ibv_wc_status::IBV_WC_SUCCESS {
+                this.fields.write(F::read(cq));
+            } else {
+                (this.vendor_error, this.qp_num) = failure(cq);
+            }
+            this
+        }
+    }
+
     /// The identifier that the program gave the request.
     #[inline]
     pub fn wr_id(&self) -> u64 {
@@ -194,7 +297,7 @@ impl<F: CompletionFields> ExtendedCompletion<F> {
     /// How the request ended.
     #[inline]
     pub fn status(&self) -> WorkCompletionStatus {
-        self.outcome.err().map_or(WorkCompletionStatus::SUCCESS, |error| error.status)
+        WorkCompletionStatus::from_raw(self.status.0)
     }
 
     /// The fields, if the request succeeded.
@@ -205,15 +308,37 @@ impl<F: CompletionFields> ExtendedCompletion<F> {
     #[doc(alias = "ibv_wc_read_vendor_err")]
     #[inline]
     pub fn success(&self) -> Result<F::Tuple, CompletionError> {
-        self.outcome
+        if self.status == ffi::ibv_wc_status::IBV_WC_SUCCESS {
+            // SAFETY: the request has succeeded.
+            Ok(unsafe { self.fields.assume_init() })
+        } else {
+            Err(self.error())
+        }
     }
+
+    #[cold]
+    fn error(&self) -> CompletionError {
+        let Self { wr_id, vendor_error, qp_num, .. } = *self;
+        CompletionError { wr_id, status: self.status(), vendor_error, qp_num }
+    }
+}
+
+/// The provider's code and the number of the queue pair.
+///
+/// # Safety
+///
+/// An entry is open, of a queue that is complete.
+#[cold]
+unsafe fn failure(cq: *mut ffi::ibv_cq_ex) -> (u32, u32) {
+    // SAFETY: as the caller says, and the functions are there.
+    unsafe { (call!(cq.read_vendor_err()), call!(cq.read_qp_num())) }
 }
 
 impl<F: CompletionFields> fmt::Display for ExtendedCompletion<F> {
     /// Such as `request 7: success`, or `request 7: remote access error (vendor error 0x88)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}: {}", self.wr_id, self.status())?;
-        match &self.outcome {
+        match self.success() {
             Ok(_) => Ok(()),
             Err(error) => write!(f, " (vendor error {:#x})", error.vendor_error),
         }
@@ -225,7 +350,7 @@ where
     F::Tuple: fmt::Debug,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExtendedCompletion").field("wr_id", &self.wr_id).field("outcome", &self.outcome).finish()
+        f.debug_struct("ExtendedCompletion").field("wr_id", &self.wr_id).field("outcome", &self.success()).finish()
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) fn write(objects: &Objects, count: u64) -> Result<u64> {
 /// A queue that is always full: the identifiers and the lengths are looked at.
 pub(crate) fn poll_full<const N: usize>(objects: &Objects, count: u64) -> Result<u64> {
     let (mut done, mut sum) = (0, 0);
+    let mut completions = [Default::default(); N];
     for _ in 0..count {
-        for _ in 0..N {
-            let Some(completion) = objects.extended_cq.poll()? else { break };
+        for completion in objects.extended_cq.poll_into(&mut completions)? {
             let (byte_len,) = completion.success()?;
             sum += completion.wr_id() + u64::from(byte_len);
             done += 1;

@@ -161,7 +161,7 @@ impl CompletionQueue {
 
 /// What a poll that filled nothing in tells.
 fn none_or_error<'a>(count: c_int) -> Result<&'a mut [WorkCompletion], PollError> {
-    if count == 0 { Ok(&mut []) } else { Err(PollError { count }) }
+    if count == 0 { Ok(&mut []) } else { Err(PollError { extended: false, count }) }
 }
 
 impl fmt::Debug for CompletionQueue {

@@ -1,6 +1,7 @@
 //! The extended interface, `ibv_wr_start` and `ibv_start_poll`, against the plain one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use verbs::completion_field::*;
 use verbs::*;
@@ -196,6 +197,35 @@ fn an_extended_queue_hands_out_each_completion_once_and_no_others() {
         assert_eq!(arrived, expected);
         assert!(cq.poll().unwrap().is_none());
         assert!(cq.poll().unwrap().is_none());
+    }
+}
+
+/// Again, with room for more than there are.
+#[test]
+fn an_extended_queue_fills_an_array_with_what_there_is_and_no_more() {
+    let (cq, qp, b) = on_extended_queue::<(Opcode,)>();
+    let mut room = [ExtendedCompletion::default(); 16];
+    for round in 0..40_u64 {
+        let count = round % 7 + 1;
+        let mut receives: Vec<_> = (0..count).map(|wr_id| ReceiveRequest::new(wr_id, &[])).collect();
+        b.qp.post_receive_chain(&mut receives).unwrap();
+        let first = 100 * round;
+        let mut sends: Vec<_> = (0..count).map(|i| SendRequest::send(first + i, &[]).signaled()).collect();
+        qp.post_send_chain(&mut sends).unwrap();
+        b.completions(count as usize);
+        let mut found = Vec::new();
+        let deadline = Instant::now() + LIMIT;
+        while (found.len() as u64) < count {
+            assert!(Instant::now() < deadline, "{found:?}");
+            for completion in cq.poll_into(&mut room).unwrap() {
+                assert_eq!(completion.success().unwrap(), (WorkCompletionOpcode::SEND,));
+                found.push(completion.wr_id());
+            }
+        }
+        assert_eq!(found, (first..first + count).collect::<Vec<_>>());
+        for _ in 0..3 {
+            assert!(cq.poll_into(&mut room).unwrap().is_empty());
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use verbs::ffi::ibv_create_cq_wc_flags as Flags;
 use super::DataPath;
 use super::control::{CompletionQueue, ibv_create_cq};
 use super::device::shared;
-use super::state::{Kind, set_errno};
+use super::state::{Kind, State, set_errno};
 use super::{checked, extended_cq};
 
 /// What this provider's completions can tell.
@@ -56,6 +56,7 @@ unsafe extern "C" fn create_cq_ex(
     match state.data_path {
         DataPath::Checked => {
             cq.start_poll = Some(checked_start);
+            cq.next_poll = (!std::mem::take(&mut state.lacks_next_poll)).then_some(checked_next);
             cq.end_poll = Some(checked_end);
         }
         DataPath::Plain(polls) => {
@@ -85,22 +86,46 @@ unsafe extern "C" fn checked_start(cq: *mut ffi::ibv_cq_ex, _attributes: *mut ff
         if let Some(fault) = state.fault("ibv_start_poll") {
             return fault.returns.unwrap_or(fault.errno);
         }
+        state.starts += 1;
         if std::mem::replace(&mut state.queues.get_mut(&(cq as usize)).expect("it is alive").started, true) {
             state.violations.push("ibv_start_poll: it would wait for ever for ibv_end_poll".to_owned());
         }
-        match checked::take_completion(&mut state, cq as usize) {
-            Some(completion) => {
-                (*cq).wr_id = completion.wr_id;
-                (*cq).status = completion.status;
-                (*cq.cast::<CompletionQueue>()).entry = completion;
-                0
-            }
-            None => {
-                state.queues.get_mut(&(cq as usize)).expect("it is alive").started = false;
-                libc::ENOENT
-            }
+        let code = open_entry(&mut state, cq);
+        if code != 0 {
+            state.queues.get_mut(&(cq as usize)).expect("it is alive").started = false;
         }
+        code
     }
+}
+
+unsafe extern "C" fn checked_next(cq: *mut ffi::ibv_cq_ex) -> c_int {
+    // SAFETY: as the file says.
+    unsafe {
+        let mut state = shared((*cq).context).lock();
+        if !state.queues.get(&(cq as usize)).is_some_and(|queue| queue.started) {
+            state.violations.push("ibv_next_poll: the queue was not started".to_owned());
+        }
+        if let Some(fault) = state.fault("ibv_next_poll") {
+            return fault.returns.unwrap_or(fault.errno);
+        }
+        open_entry(&mut state, cq)
+    }
+}
+
+/// Takes the oldest completion off the queue, for the readers.
+///
+/// # Safety
+///
+/// As the file says.
+unsafe fn open_entry(state: &mut State, cq: *mut ffi::ibv_cq_ex) -> c_int {
+    let Some(completion) = checked::take_completion(state, cq as usize) else { return libc::ENOENT };
+    // SAFETY: as the file says.
+    unsafe {
+        (*cq).wr_id = completion.wr_id;
+        (*cq).status = completion.status;
+        (*cq.cast::<CompletionQueue>()).entry = completion;
+    }
+    0
 }
 
 unsafe extern "C" fn checked_end(cq: *mut ffi::ibv_cq_ex) {

@@ -131,6 +131,16 @@ impl NullProvider {
         self.shared.lock().lacks_readers = true;
     }
 
+    /// The next extended completion queue that is made has no `ibv_next_poll`.
+    pub(crate) fn lack_next_poll(&self) {
+        self.shared.lock().lacks_next_poll = true;
+    }
+
+    /// How often extended completion queues were started.
+    pub(crate) fn starts(&self) -> u32 {
+        self.shared.lock().starts
+    }
+
     /// The next poll returns `count` and takes nothing off the queue; called again, the one after it.
     pub(crate) fn poll_returns(&self, count: i32) {
         self.shared.lock().poll_returns.push_back(count);

@@ -155,6 +155,9 @@ pub(super) struct State {
     pub(super) odd_flags: Option<(u32, u32)>,
     pub(super) lacks_builders: bool,
     pub(super) lacks_readers: bool,
+    pub(super) lacks_next_poll: bool,
+    /// How often extended queues were started.
+    pub(super) starts: u32,
     pub(super) queues: HashMap<usize, Queue>,
     pub(super) pairs: HashMap<usize, Slots>,
     pub(super) shared_queues: HashMap<usize, SharedQueue>,

@@ -294,6 +294,62 @@ fn a_failed_completion_names_its_queue_pair_and_no_fields() {
 }
 
 #[test]
+fn completions_are_taken_as_many_as_there_is_room_for_under_one_lock() {
+    let provider = NullProvider::new();
+    for has_next in [true, false] {
+        if !has_next {
+            provider.lack_next_poll();
+        }
+        let (cq, qp) = extended_queue::<(QueuePairNumber,)>(&provider);
+        let mut room = [ExtendedCompletion::default(); 8];
+        assert_eq!(room[7].status(), WorkCompletionStatus::GENERAL_ERROR);
+        assert!(cq.poll_into(&mut room).unwrap().is_empty());
+        let post = |count| {
+            for wr_id in 0..count {
+                qp.post_send(&SendRequest::send(wr_id, &[]).signaled()).unwrap();
+            }
+        };
+        let found = |completions: &[ExtendedCompletion<_>]| {
+            let seen = |completion: &ExtendedCompletion<(QueuePairNumber,)>| {
+                assert_eq!(completion.success().unwrap(), (qp.qp_num(),));
+                completion.wr_id()
+            };
+            completions.iter().map(seen).collect::<Vec<_>>()
+        };
+        post(10);
+        let before = provider.starts();
+        assert!(cq.poll_into(&mut []).unwrap().is_empty());
+        assert_eq!(found(cq.poll_into(&mut room[..3]).unwrap()), [0, 1, 2]);
+        assert_eq!(found(cq.poll_into(&mut room[..1]).unwrap()), [3]);
+        assert_eq!(found(cq.poll_into(&mut room).unwrap()), [4, 5, 6, 7, 8, 9]);
+        assert!(cq.poll_into(&mut room).unwrap().is_empty());
+        // One by one, each is a start, and so is finding nothing.
+        assert_eq!(provider.starts() - before, if has_next { 4 } else { 12 });
+
+        // A failed request among others.
+        post(1);
+        provider.complete_with(ffi::ibv_wc_status::IBV_WC_REM_ACCESS_ERR.0, 77);
+        post(2);
+        let all = cq.poll_into(&mut room).unwrap();
+        let statuses: Vec<_> = all.iter().map(|completion| completion.status().as_raw()).collect();
+        assert_eq!(statuses, [0, ffi::ibv_wc_status::IBV_WC_REM_ACCESS_ERR.0, 0]);
+
+        // What was found before the queue broke is not lost.
+        post(2);
+        if has_next {
+            provider.fault("ibv_next_poll", Fault { errno: libc::EIO, returns: None });
+            assert_eq!(found(cq.poll_into(&mut room).unwrap()), [0]);
+        }
+        provider.fault("ibv_start_poll", Fault { errno: libc::EIO, returns: None });
+        let error = cq.poll_into(&mut room).unwrap_err();
+        assert_eq!(error.raw_os_error(), libc::EIO);
+        assert!(error.to_string().starts_with("ibv_start_poll: "), "{error}");
+        assert_eq!(cq.poll_into(&mut room).unwrap().len(), if has_next { 1 } else { 2 });
+    }
+    provider.assert_no_violation();
+}
+
+#[test]
 fn a_wait_finds_what_was_there_and_what_comes_later() {
     let provider = NullProvider::new();
     let (cq, qp) = extended_queue::<(Opcode,)>(&provider);
