@@ -21,10 +21,14 @@ const FIELDS: u32 = Flags::IBV_WC_EX_WITH_BYTE_LEN.0
     | Flags::IBV_WC_EX_WITH_IMM.0
     | Flags::IBV_WC_EX_WITH_QP_NUM.0
     | Flags::IBV_WC_EX_WITH_SRC_QP.0
+    | Flags::IBV_WC_EX_WITH_CVLAN.0
+    | Flags::IBV_WC_EX_WITH_FLOW_TAG.0
     | Flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP.0;
 
 /// When each request completes.
 pub(crate) const TIMESTAMP: u64 = 0x0123_4567_89ab_cdef;
+pub(crate) const CVLAN: u16 = 0x0abc;
+pub(crate) const FLOW_TAG: u32 = 0x00fe_dcba;
 
 pub(super) fn install(verbs: &mut ffi::verbs_context) {
     verbs.create_cq_ex = Some(create_cq_ex);
@@ -72,6 +76,8 @@ unsafe extern "C" fn create_cq_ex(
     cq.read_imm_data = asked(Flags::IBV_WC_EX_WITH_IMM).then_some(read_imm_data);
     cq.read_qp_num = asked(Flags::IBV_WC_EX_WITH_QP_NUM).then_some(read_qp_num);
     cq.read_src_qp = asked(Flags::IBV_WC_EX_WITH_SRC_QP).then_some(read_qp_num);
+    cq.read_cvlan = asked(Flags::IBV_WC_EX_WITH_CVLAN).then_some(read_cvlan);
+    cq.read_flow_tag = asked(Flags::IBV_WC_EX_WITH_FLOW_TAG).then_some(read_flow_tag);
     cq.read_completion_ts = asked(Flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
     cq
 }
@@ -156,4 +162,6 @@ readers! {
     read_qp_num: u32 = |entry| entry.qp_num;
     read_wc_flags: u32 = |entry| entry.wc_flags;
     read_completion_ts: u64 = |_entry| TIMESTAMP;
+    read_cvlan: u16 = |_entry| CVLAN;
+    read_flow_tag: u32 = |_entry| FLOW_TAG;
 }

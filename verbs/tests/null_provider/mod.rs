@@ -45,7 +45,7 @@ use verbs::Context;
 use state::{CURRENT, Shared};
 
 #[allow(unused_imports, reason = "each binary uses its part")]
-pub(crate) use extended_queue::TIMESTAMP;
+pub(crate) use extended_queue::{CVLAN, FLOW_TAG, TIMESTAMP};
 pub(crate) use plain::Polls;
 #[allow(unused_imports, reason = "each binary uses its part")]
 pub(crate) use state::{BadWr, Fault, Kind, Refusal};

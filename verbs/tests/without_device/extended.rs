@@ -1,7 +1,7 @@
 use verbs::completion_field::*;
 use verbs::*;
 
-use crate::null_provider::{BadWr, Fault, NullProvider, Refusal, TIMESTAMP};
+use crate::null_provider::{BadWr, CVLAN, FLOW_TAG, Fault, NullProvider, Refusal, TIMESTAMP};
 use crate::{Bench, LONG, connect};
 
 type Fields = (Opcode, ByteLen, ImmData, QueuePairNumber, Timestamp);
@@ -264,6 +264,15 @@ fn a_completion_has_the_fields_that_were_asked_for() {
     let mut room = [WorkCompletion::default(); 4];
     assert_eq!(cq.as_completion_queue().poll(&mut room).unwrap()[0].wr_id(), 2);
     assert!(cq.clone().poll().unwrap().is_none());
+    provider.assert_no_violation();
+}
+
+#[test]
+fn a_packet_tells_its_vlan_and_the_rule_that_steered_it() {
+    let provider = NullProvider::new();
+    let (cq, qp) = extended_queue::<(CustomerVlan, FlowTag)>(&provider);
+    qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+    assert_eq!(cq.poll().unwrap().unwrap().success().unwrap(), (CVLAN, FLOW_TAG));
     provider.assert_no_violation();
 }
 

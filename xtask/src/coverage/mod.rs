@@ -1,6 +1,8 @@
 //! `coverage`: which functions of libibverbs and librdmacm are bound, wrapped and tested.
 
+mod calls;
 mod reasons;
+mod rxe;
 mod test_sources;
 mod wrappers;
 
@@ -14,6 +16,7 @@ use crate::flags;
 use crate::setup::{self, Needs};
 use crate::workspace::{self, Message, Workspace};
 
+use calls::Calls;
 use test_sources::Tests;
 use wrappers::Wrapper;
 
@@ -54,9 +57,13 @@ pub(crate) fn run(flags: &flags::Coverage) -> Result<i32> {
 }
 
 /// A function.
+#[derive(Debug)]
 struct Row {
     name: String,
     wrappers: Vec<Wrapper>,
+    /// Whether one of the crate's sources calls it.
+    called: bool,
+    /// Whether it is tested on the device, which may lack it, and without one.
     device: bool,
     host: bool,
     reason: Option<&'static str>,
@@ -65,28 +72,64 @@ struct Row {
 impl Row {
     /// What is wrong with it.
     fn problem(&self) -> Option<String> {
-        let Self { name, wrappers, device, host, reason } = self;
-        match (wrappers.is_empty(), *device || *host, reason) {
-            (true, _, None) => Some(format!("{name} is bound, but not wrapped, and there is no reason why not")),
-            (false, false, None) => Some(format!("{name} is wrapped by {}, but not tested", wrappers[0])),
-            (false, true, Some(_)) => Some(format!("{name} is wrapped and tested: its reason why not is out of date")),
-            _ => None,
+        let Self { name, called, device, host, reason, .. } = self;
+        let Some(wrapper) = self.wrappers.first() else {
+            return reason
+                .is_none()
+                .then(|| format!("{name} is bound, but not wrapped, and there is no reason why not"));
+        };
+        match (reason, *called) {
+            (None, false) => return Some(format!("{name} is named by {wrapper}, but nothing calls it")),
+            (Some(_), true) => return Some(format!("{name} is wrapped: its reason why not is out of date")),
+            (Some(_), false) => return None,
+            (None, true) => {}
         }
+        // What the device has is tested there. What it lacks is tested for its error there, unless nobody can get so far, and for what it
+        // does on the host.
+        let (place, tested) = if rxe::lacks(name) { ("the host", host) } else { ("the device", device) };
+        (!tested).then(|| format!("{name} is wrapped by {wrapper}, but not tested on {place}"))
+    }
+
+    fn is_wrapped(&self) -> bool {
+        !self.wrappers.is_empty() && self.called
+    }
+
+    fn places(&self) -> String {
+        let device = match (self.device, rxe::lacks(&self.name)) {
+            (true, true) => Some("device (unsupported)"),
+            (true, false) => Some("device"),
+            (false, _) => None,
+        };
+        device.into_iter().chain(self.host.then_some("host")).collect::<Vec<_>>().join(", ")
     }
 }
 
 fn rows(library: &Library, workspace: &Workspace) -> Result<Vec<Row>> {
     let safe = workspace.package(library.safe).with_context(|| format!("there is no package {}", library.safe))?;
     let mut wrappers = wrappers::of(&safe.root().join("src"), library.prefix)?;
+    let calls = Calls::of(&safe.root().join("src"))?;
     let tests = Tests::of(&safe.root().join("tests"))?;
     let row = |name: String| {
         let wrappers = wrappers.remove(&name).unwrap_or_default();
         let device = wrappers.iter().any(|wrapper| tests.on_device(wrapper));
         let host = wrappers.iter().any(|wrapper| tests.on_host(wrapper));
-        let reason = reasons::of(&name);
-        Row { name, wrappers, device, host, reason }
+        let (called, reason) = (calls.include(&name), reasons::of(&name));
+        Row { name, wrappers, called, device, host, reason }
     };
-    Ok(bound(library, workspace)?.into_iter().map(row).collect())
+    let mut rows: Vec<Row> = bound(library, workspace)?.into_iter().map(row).collect();
+    take_over_places(&mut rows);
+    Ok(rows)
+}
+
+/// Whoever makes an object drops it: a destructor is tested where what it destroys can be made.
+fn take_over_places(rows: &mut [Row]) {
+    let places: BTreeMap<String, (bool, bool)> =
+        rows.iter().map(|row| (row.name.clone(), (row.device && !rxe::lacks(&row.name), row.host))).collect();
+    for row in rows.iter_mut().filter(|row| row.wrappers.iter().any(|wrapper| wrapper.name == "drop")) {
+        let creator = rxe::creator(&row.name).and_then(|creator| places.get(&creator));
+        let (device, host) = creator.copied().unwrap_or_default();
+        (row.device, row.host) = (row.device || device, row.host || host);
+    }
 }
 
 /// The functions that the raw crate binds: what it generates, and what it has by hand.
@@ -124,16 +167,20 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn print(library: &Library, rows: &[Row]) {
-    let wrapped = rows.iter().filter(|row| !row.wrappers.is_empty()).count();
-    let tested = rows.iter().filter(|row| row.device || row.host).count();
-    println!("{}: {} functions bound, {wrapped} wrapped, {tested} tested.\n", library.header, rows.len());
+    let wrapped: Vec<&Row> = rows.iter().filter(|row| row.is_wrapped()).collect();
+    let lacking = wrapped.iter().filter(|row| rxe::lacks(&row.name)).count();
+    let on_device = wrapped.iter().filter(|row| row.device && !rxe::lacks(&row.name)).count();
+    println!(
+        "{}: {} functions bound, {} wrapped; of those, {on_device} do their work on the device in the tests, and {lacking} are what rxe lacks.\n",
+        library.header,
+        rows.len(),
+        wrapped.len()
+    );
     println!("| function | wrapped by | tested on | why not |");
     println!("|---|---|---|---|");
     for row in rows {
         let wrapper = row.wrappers.first().map(ToString::to_string).unwrap_or_default();
-        let places = [(row.device, "device"), (row.host, "host")];
-        let places: Vec<&str> = places.into_iter().filter(|(tested, _)| *tested).map(|(_, place)| place).collect();
-        println!("| {} | {wrapper} | {} | {} |", row.name, places.join(", "), row.reason.unwrap_or_default());
+        println!("| {} | {wrapper} | {} | {} |", row.name, row.places(), row.reason.unwrap_or_default());
     }
     println!();
 }

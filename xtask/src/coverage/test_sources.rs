@@ -59,8 +59,8 @@ impl Words {
     fn call(&self, wrapper: &Wrapper) -> bool {
         let Wrapper { owner, name } = wrapper;
         match name.as_str() {
-            // Whoever makes an object drops it.
-            "drop" => true,
+            // Nobody calls it.
+            "drop" => false,
             // A field of a completion is named, not called.
             name if name.starts_with(char::is_uppercase) => self.all.contains(name),
             name if COMMON.contains(&name) => self.called.contains(name) && self.all.contains(owner),
