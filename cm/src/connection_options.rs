@@ -227,7 +227,7 @@ impl Id {
     pub(crate) fn wait_for_event(&self, deadline: &Deadline, step: &'static str) -> Result<EventKind> {
         let channel = self.channel();
         loop {
-            match channel.next_event_until(deadline.end)? {
+            match channel.next_event_until(deadline.end, || false)? {
                 Some(event) if event.id() == self.key() => return Ok(event.into_kind()),
                 Some(_) => {}
                 None => return Err(Error::TimedOut { step, timeout: deadline.timeout }),

@@ -73,11 +73,12 @@ impl Id {
 
     /// `rdma_migrate_id`: has the id's events arrive on another channel, those that have not been taken yet too.
     ///
-    /// Threads that wait for the other channel's events see to those that came along. Who waits for its descriptor is not woken for them.
+    /// Who waits for the other channel's events, on a thread or with its descriptor, sees to those that came along.
     ///
     /// # Errors
     ///
-    /// * [`Error::WrongState`]: the id listens, and events wait on its channel. Take them first: the kernel would lose connection requests.
+    /// * [`Error::WrongState`]: the id listens. Migrate it before: the kernel would lose connection requests that come meanwhile.
+    /// * [`Error::WrongState`]: the device was removed while the id was leaving a multicast group; it can only be dropped.
     /// * The kernel's, such as `ENXIO`: the device is gone.
     ///
     /// # References

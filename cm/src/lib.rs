@@ -96,6 +96,7 @@
 
 mod address;
 mod address_info;
+mod channel_state;
 mod connection;
 mod connection_options;
 mod connection_request;
@@ -119,6 +120,7 @@ mod queue_pair;
 mod raw_id;
 mod rejection;
 mod returns;
+mod waiting;
 
 /// The raw bindings.
 pub use rdmacm_sys as ffi;

@@ -8,6 +8,7 @@ mod connection;
 mod datagram;
 mod listener;
 mod multicast;
+mod polling;
 mod private_data;
 mod refusal;
 mod resources;

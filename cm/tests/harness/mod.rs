@@ -4,6 +4,7 @@
 use std::env;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -13,7 +14,7 @@ use cm::*;
 use verbs::{CompletionQueue, WorkCompletion};
 
 /// How long a test waits for what has to come.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A variable that `cargo xtask test` sets; a device test without a device fails.
 pub(crate) fn setting(name: &str) -> String {
@@ -76,6 +77,18 @@ pub(crate) fn event(id: &Id) -> EventKind {
     let event = id.channel().next_event(Some(LIMIT)).unwrap().expect("no event came");
     assert_eq!(event.id(), id.key(), "{event}");
     event.into_kind()
+}
+
+/// Whether a descriptor is readable at once.
+pub(crate) fn is_readable(fd: &impl AsFd) -> bool {
+    becomes_readable(fd, Duration::ZERO)
+}
+
+/// Whether a descriptor is readable in time.
+pub(crate) fn becomes_readable(fd: &impl AsFd, time: Duration) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one structure and outlives the call.
+    unsafe { libc::poll(&mut poll, 1, time.as_millis() as i32) == 1 }
 }
 
 /// Runs `test` on a thread, and fails if it does not end in time: what must not hang is not waited for.
