@@ -78,9 +78,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// Another listener has the address.
-    #[error("rdma_bind_addr({address}): the address is already in use (os error {})", libc::EADDRINUSE)]
+    /// Another listener has the address, or another id that connects from it.
+    #[error("{call}({address}): the address is already in use (os error {})", libc::EADDRINUSE)]
     AddressInUse {
+        /// The call of librdmacm.
+        call: &'static str,
         /// The address.
         address: SocketAddr,
     },

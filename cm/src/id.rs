@@ -106,7 +106,7 @@ impl Id {
         let mut raw = RawAddress::from(address);
         // SAFETY: the id is alive, and the address outlives the call.
         self.inner.call(|id| unsafe { ffi::rdma_bind_addr(id, raw.as_mut_ptr()) }).map_err(|errno| match errno.0 {
-            libc::EADDRINUSE => Error::AddressInUse { address },
+            libc::EADDRINUSE => Error::AddressInUse { call: "rdma_bind_addr", address },
             libc::ENODEV => {
                 errno.with_remedy("rdma_bind_addr", address, "no RDMA device is on an interface with this address")
             }
@@ -119,20 +119,24 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// [`Error::AddressUnresolved`], with `ENETUNREACH` if there is no route, or `EINVAL` if the id has been used already.
+    /// * [`Error::AddressInUse`]: another id has the port of `source`.
+    /// * [`Error::AddressUnresolved`], with `ENETUNREACH` if there is no route, or `EINVAL` if the id has been used already.
     ///
     /// # References
     ///
     /// [rdma_resolve_addr(3)](https://man7.org/linux/man-pages/man3/rdma_resolve_addr.3.html)
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(&self, source: Option<SocketAddr>, address: SocketAddr, timeout: Duration) -> Result<()> {
-        let mut source = source.map(RawAddress::from);
-        let source = source.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
+        let mut raw_source = source.map(RawAddress::from);
+        let from = raw_source.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
         let mut raw = RawAddress::from(address);
         self.inner
             // SAFETY: the id is alive, and the addresses outlive the call.
-            .call(|id| unsafe { ffi::rdma_resolve_addr(id, source, raw.as_mut_ptr(), milliseconds(timeout)) })
-            .map_err(|errno| Error::AddressUnresolved { address, errno: errno.0 })
+            .call(|id| unsafe { ffi::rdma_resolve_addr(id, from, raw.as_mut_ptr(), milliseconds(timeout)) })
+            .map_err(|errno| match (errno.0, source) {
+                (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { call: "rdma_resolve_addr", address },
+                (errno, _) => Error::AddressUnresolved { address, errno },
+            })
     }
 
     /// `rdma_resolve_route`: finds the path to the address. [`RouteResolved`](crate::EventKind::RouteResolved) or
@@ -173,7 +177,7 @@ impl Id {
     pub fn listen(&self, backlog: u32) -> Result<()> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         self.inner.listen(backlog).map_err(|errno| match (errno.0, self.local_addr()) {
-            (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { address },
+            (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { call: "rdma_listen", address },
             _ => errno.of("rdma_listen", format_args!("backlog {backlog}")),
         })
     }

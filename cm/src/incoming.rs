@@ -7,6 +7,7 @@ use verbs::{ProtectionDomain, QueuePair, Rc};
 use crate::connection::Connection;
 use crate::connection_options::{ConnectionOptions, Deadline, unexpected};
 use crate::connection_request::ConnectionRequest;
+use crate::ece;
 use crate::error::{Error, Result};
 use crate::event::EventKind;
 use crate::parameters::Depth;
@@ -96,7 +97,7 @@ impl IncomingConnection {
         self.request.reject(private_data)
     }
 
-    /// Accepts, and waits until the peer is ready too.
+    /// Accepts, and waits until the peer is ready too: as long as the options' [timeout](ConnectionOptions::timeout) says.
     ///
     /// # Errors
     ///
@@ -119,6 +120,7 @@ impl IncomingConnection {
             responder_resources: Some(responder_resources),
             initiator_depth: Some(initiator_depth),
         };
+        ece::answer(request.id(), &queue_pair)?;
         request.id().connect_queue_pair(&queue_pair, &transition)?;
         request.id().accept(&parameters)?;
         let (id, peer) = request.into_parts();

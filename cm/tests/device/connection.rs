@@ -92,6 +92,25 @@ fn the_end_of_one_side_reaches_the_other() {
     assert!(server.wait_disconnected(Some(LIMIT)).unwrap(), "dropping tells the peer too");
 }
 
+#[test]
+fn an_end_is_told_to_every_thread_and_told_again_at_once() {
+    within(LIMIT, || {
+        let (client, server) = pair();
+        thread::scope(|scope| {
+            let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| server.wait_disconnected(None))).collect();
+            client.disconnect().unwrap();
+            for thread in waiting {
+                assert!(thread.join().unwrap().unwrap());
+            }
+        });
+        for end in [&server, &client] {
+            for time in [None, None, Some(std::time::Duration::ZERO)] {
+                assert!(end.wait_disconnected(time).unwrap());
+            }
+        }
+    });
+}
+
 /// The link-local address of the first device's interface, with the interface as its scope.
 fn link_local() -> SocketAddrV6 {
     let name = setting("RDMA_TEST_NETDEV");

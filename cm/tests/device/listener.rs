@@ -112,6 +112,61 @@ fn a_listener_on_every_address_accepts_on_both_devices() {
 }
 
 #[test]
+fn a_listener_on_every_ipv6_address_takes_ipv4_too_unless_it_is_told_not_to() {
+    let mut listening = ListenerOptions::default();
+    listening.connections = options();
+    for only in [false, true] {
+        listening.ipv6_only = Some(only);
+        let listener = listening.bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::scope(|scope| {
+            let client = scope.spawn(move || options().connect((ip(), port)));
+            if only {
+                match client.join().unwrap() {
+                    Err(Error::Rejected { rejection, .. }) => {
+                        assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert!(listener.next_request(Some(Duration::ZERO)).unwrap().is_none());
+                // Another one has the port for IPv4.
+                listening.bind((std::net::Ipv4Addr::UNSPECIFIED, port)).unwrap();
+            } else {
+                let server = listener.accept().unwrap();
+                assert_eq!(client.join().unwrap().unwrap().peer_addr(), Some((ip(), port).into()));
+                assert!(server.local_addr().is_some());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_listeners_address_can_be_connected_from_if_both_allow_it() {
+    let mut listening = ListenerOptions::default();
+    listening.reuse_address = true;
+    listening.backlog = 2;
+    let listener = listening.bind(address()).unwrap();
+    let address = listener.local_addr().unwrap();
+    for reuse in [true, false] {
+        let id = EventChannel::create().unwrap().create_id(PortSpace::TCP).unwrap();
+        id.set_reuse_address(reuse).unwrap();
+        match id.bind(address) {
+            Ok(()) => assert!(reuse),
+            Err(error) => assert!(!reuse && matches!(error, Error::AddressInUse { .. }), "{error}"),
+        }
+    }
+    let mut from_there = options();
+    from_there.source = Some(address);
+    match from_there.connect(address) {
+        Err(error @ Error::AddressInUse { call: "rdma_resolve_addr", .. }) => {
+            assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
+            assert!(error.to_string().contains(&address.to_string()), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn no_request_in_time_is_none() {
     let listener = Listener::bind(address()).unwrap();
     let started = std::time::Instant::now();

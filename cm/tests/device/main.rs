@@ -4,6 +4,7 @@
 mod harness;
 
 mod address_info;
+mod addresses;
 mod connection;
 mod datagram;
 mod listener;
