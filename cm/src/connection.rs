@@ -36,6 +36,13 @@ impl Connection {
         Self { id, queue_pair, peer, end: OnceLock::new() }
     }
 
+    /// A connection that the peer has ended before this end knew that it stood.
+    pub(crate) fn ended(self) -> Result<Self> {
+        self.disconnect()?;
+        self.note(End::Disconnected);
+        Ok(self)
+    }
+
     /// The queue pair, ready to send.
     pub fn queue_pair(&self) -> &QueuePair<Rc> {
         &self.queue_pair
@@ -92,7 +99,7 @@ impl Connection {
     /// `timeout` was over; `None` waits for ever.
     ///
     /// Once it has ended, each call says so at once, on every thread. To watch for the end together with other things, keep the
-    /// [channel](Id::channel) of the [id](Self::id), watch its [descriptor](crate::EventChannel::as_fd), and call this with a timeout
+    /// [channel](Id::channel) of the [id](Self::id), watch its descriptor ([`AsFd`](std::os::fd::AsFd)), and call this with a timeout
     /// of zero. An event that was taken from that channel by hand is not seen here.
     ///
     /// # Errors

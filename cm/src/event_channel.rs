@@ -50,6 +50,50 @@ impl Drop for Inner {
 /// Several ids may share a channel, and several threads may wait on it: each event goes to one of them. An event is copied and
 /// acknowledged as it is taken, so none is ever left for which dropping its id would wait. A clone is another handle to the same
 /// channel, which lives as long as its last handle and its last id.
+///
+/// # Examples
+///
+/// The end that connects, step by step; [`Id`] has the other one.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use std::time::Duration;
+///
+/// use cm::{ConnectionParameters, Error, EventChannel, EventKind, PortSpace, TransitionOptions};
+/// use verbs::{QueuePair, Rc};
+///
+/// let second = Duration::from_secs(1);
+/// let channel = EventChannel::create()?;
+/// let id = channel.create_id(PortSpace::TCP)?;
+/// // Each step is answered by an event of the id's; here, the channel has no other.
+/// let next = || match channel.next_event(Some(10 * second)) {
+///     Ok(Some(event)) => Ok(event.into_kind()),
+///     Ok(None) => Err(Error::TimedOut { step: "the next event", timeout: 10 * second }),
+///     Err(error) => Err(error),
+/// };
+/// id.resolve_addr(None, "192.0.2.1:7471".parse().unwrap(), second)?;
+/// let EventKind::AddressResolved = next()? else { panic!("no device leads there") };
+/// id.resolve_route(second)?;
+/// let EventKind::RouteResolved = next()? else { panic!("there is no route") };
+///
+/// let pd = id.protection_domain()?;
+/// let cq = id.context()?.create_completion_queue(16)?;
+/// let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+/// // From here on, receives can be posted.
+/// id.init_queue_pair(&qp)?;
+/// id.connect(&ConnectionParameters::new(qp.qp_num()))?;
+/// match next()? {
+///     EventKind::ConnectResponse(peer) => println!("queue pair {:#x} has accepted", peer.qp_num),
+///     other => panic!("no connection: {other}"),
+/// }
+/// id.connect_queue_pair(&qp, &TransitionOptions::default())?;
+/// id.establish()?;
+///
+/// // Send, read and write; then end.
+/// qp.move_to_error()?;
+/// id.disconnect()?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "rdma_event_channel")]
 #[derive(Clone)]
 pub struct EventChannel {
@@ -81,9 +125,27 @@ impl EventChannel {
             ),
             _ => errno.of(CALL, ""),
         })?;
+        Self::of(channel, always_ready)
+    }
+
+    /// Takes over a channel that was made by librdmacm.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor could not be set not to block; the channel is destroyed.
+    ///
+    /// # Safety
+    ///
+    /// `channel` came from `rdma_create_event_channel`. No id was made on it, and from now on nobody else uses or destroys it, nor its
+    /// descriptor.
+    pub unsafe fn from_raw(channel: NonNull<ffi::rdma_event_channel>) -> Result<Self> {
+        Self::of(channel, always_ready().map_err(|errno| errno.of("pipe2", ""))?)
+    }
+
+    fn of(channel: NonNull<ffi::rdma_event_channel>, always_ready: BorrowedFd<'static>) -> Result<Self> {
         let inner = Inner { channel, state: Mutex::new(State::default()), poller: OnceLock::new(), always_ready };
         let channel = Self { inner: Arc::new(inner) };
-        set_nonblocking(channel.descriptor()).map_err(|errno| errno.of(CALL, "O_NONBLOCK"))?;
+        set_nonblocking(channel.descriptor()).map_err(|errno| errno.of("rdma_create_event_channel", "O_NONBLOCK"))?;
         Ok(channel)
     }
 

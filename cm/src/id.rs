@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::net::SocketAddr;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,53 @@ use crate::returns::Errno;
 /// [`queue_pair_modification`](Self::queue_pair_modification) and named in the [`ConnectionParameters`].
 ///
 /// Dropping an id ends its connection: the peer is told.
+///
+/// # Examples
+///
+/// The end that accepts, step by step; [`EventChannel`] has the other one.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use cm::{ConnectionParameters, Depth, EventChannel, EventKind, PortSpace, TransitionOptions};
+/// use verbs::{QueuePair, Rc};
+///
+/// let channel = EventChannel::create()?;
+/// let listener = channel.create_id(PortSpace::TCP)?;
+/// listener.bind("0.0.0.0:7471".parse().unwrap())?;
+/// listener.listen(16)?;
+/// // The channel has the events of the listener and of all connections.
+/// let mut connections = Vec::new();
+/// while let Some(event) = channel.next_event(None)? {
+///     let key = event.id();
+///     match event.into_kind() {
+///         EventKind::ConnectRequest(request) => {
+///             let asked = request.parameters().clone();
+///             let id = request.into_id();
+///             let pd = id.protection_domain()?;
+///             let cq = id.context()?.create_completion_queue(16)?;
+///             let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+///             // From here on, receives can be posted.
+///             id.init_queue_pair(&qp)?;
+///             let mut transition = TransitionOptions::default();
+///             transition.responder_resources = Some(asked.responder_resources.min(16));
+///             transition.initiator_depth = Some(asked.initiator_depth.min(16));
+///             id.connect_queue_pair(&qp, &transition)?;
+///             let mut answer = ConnectionParameters::new(qp.qp_num());
+///             answer.responder_resources = Depth::Exactly(asked.responder_resources.min(16));
+///             answer.initiator_depth = Depth::Exactly(asked.initiator_depth.min(16));
+///             id.accept(&answer)?;
+///             connections.push((id, qp));
+///         }
+///         EventKind::Established(_) => println!("connection {key} stands"),
+///         EventKind::Disconnected => {
+///             println!("connection {key} has ended");
+///             connections.retain(|(id, _)| id.key() != key);
+///         }
+///         other => println!("{key}: {other}"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[doc(alias = "rdma_cm_id")]
 pub struct Id {
     inner: Arc<RawId>,
@@ -45,6 +92,19 @@ impl Id {
 
     pub(crate) fn of(id: RawId) -> Self {
         Self { inner: Arc::new(id) }
+    }
+
+    /// Takes over an id that was made by librdmacm.
+    ///
+    /// # Safety
+    ///
+    /// * `id` came from `rdma_create_id` with this channel, not from `rdma_create_ep` or a connection request, does not listen, has no queue
+    ///   pair of librdmacm's, and is in no multicast group.
+    /// * No event of it waits to be acknowledged.
+    /// * From now on nobody else uses or destroys it.
+    pub unsafe fn from_raw(id: NonNull<ffi::rdma_cm_id>, channel: &EventChannel) -> Self {
+        // SAFETY: as the caller says.
+        Self::of(unsafe { RawId::from_raw(id, channel) })
     }
 
     /// Another handle to the same id.

@@ -20,6 +20,8 @@ impl ConnectionRequest {
     /// Where the peer may send before this end has posted receives, [`prepare`](Self::prepare) the connection, and post them before
     /// accepting. (With the peer's `rnr_retry_count` at 7, its messages only wait.)
     ///
+    /// A peer that was connected and has ended the connection already is no error: what it has sent has arrived.
+    ///
     /// # Errors
     ///
     /// * [`Error::TimedOut`], [`Error::Unreachable`], [`Error::Disconnected`]: the peer has gone.
@@ -126,6 +128,8 @@ impl IncomingConnection {
         let (id, peer) = request.into_parts();
         match id.wait_for_event(&deadline, "rdma_accept, until the peer is ready")? {
             EventKind::Established(_) => Ok(Connection::new(id, queue_pair, peer)),
+            // The end has overtaken the peer's last word: it was connected, and what it has sent is here.
+            EventKind::Disconnected => Connection::new(id, queue_pair, peer).ended(),
             other => Err(unexpected(other, address)),
         }
     }

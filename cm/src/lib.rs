@@ -22,21 +22,23 @@
 //! ```
 //!
 //! ```no_run
+//! use std::time::Duration;
+//!
 //! use verbs::{AccessFlags, ReceiveRequest, WorkCompletion};
 //!
 //! fn main() -> cm::Result<()> {
 //!     let listener = cm::Listener::bind("0.0.0.0:7471")?;
-//!     for connection in listener.incoming() {
-//!         let connection = connection?;
-//!         let mut region = connection.protection_domain().register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
-//!         let room = [region.slice(..)?];
-//!         connection.queue_pair().post_receive(&ReceiveRequest::new(1, &room))?;
-//!         let mut completions = [WorkCompletion::default(); 1];
-//!         for completion in connection.completion_queue().wait(&mut completions, None)? {
-//!             let length = completion.success()?.byte_len().unwrap_or(0) as usize;
-//!             println!("{}", String::from_utf8_lossy(&region.to_vec(..length)?));
+//!     while let Some(request) = listener.next_request(None)? {
+//!         let Ok(incoming) = request.prepare(&cm::ConnectionOptions::default()) else { continue };
+//!         let region = incoming.protection_domain().register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
+//!         incoming.queue_pair().post_receive(&ReceiveRequest::new(1, &[region.slice(..)?]))?;
+//!         // A client that has died is no reason to end.
+//!         let Ok(connection) = incoming.accept() else { continue };
+//!         let queue = connection.completion_queue();
+//!         for completion in queue.wait(&mut [WorkCompletion::default()], Some(Duration::from_secs(10)))? {
+//!             let Ok(message) = completion.success() else { continue };
+//!             println!("{}", String::from_utf8_lossy(&region.to_vec(..message.byte_len().unwrap_or(0) as usize)?));
 //!         }
-//!         connection.wait_disconnected(None)?;
 //!     }
 //!     Ok(())
 //! }
@@ -91,7 +93,13 @@
 //!
 //! # Threads
 //!
-//! All types can be used from several threads. A channel's lock is held for each call on its ids, none of which waits for a peer.
+//! All types can be used from several threads. A channel's lock is held for each call on its ids, none of which waits for a peer. (After
+//! [`Id::notify`], disconnecting and dropping the id wait for the kernel, up to a second.)
+//!
+//! # File descriptors
+//!
+//! A channel has one, and two more once its descriptor ([`AsFd`](std::os::fd::AsFd)) is asked for; a thread that waits for events has one for
+//! itself. So a [`Connection`] costs two: that of its channel, and that of its completion channel, unless the options bring queues along.
 #![deny(unsafe_code)]
 
 mod address;

@@ -10,6 +10,8 @@ use crate::port_space::PortSpace;
 
 /// How an address is listened at.
 ///
+/// That others may have the [address](crate::Id::set_reuse_address) is none of it: the kernel wants a listener's for itself.
+///
 /// ```no_run
 /// # fn main() -> cm::Result<()> {
 /// let mut options = cm::ListenerOptions::default();
@@ -24,9 +26,6 @@ use crate::port_space::PortSpace;
 pub struct ListenerOptions {
     /// How many connection requests wait at most; more are refused. Default: 128.
     pub backlog: u32,
-    /// Whether other ids may have the address that allow it too, to connect from it. Default: no.
-    #[doc(alias = "RDMA_OPTION_ID_REUSEADDR")]
-    pub reuse_address: bool,
     /// Whether a listener on `::` is for IPv6 only. Default: the kernel's setting (`net.ipv6.bindv6only`, usually no).
     #[doc(alias = "RDMA_OPTION_ID_AFONLY")]
     pub ipv6_only: Option<bool>,
@@ -36,7 +35,7 @@ pub struct ListenerOptions {
 
 impl Default for ListenerOptions {
     fn default() -> Self {
-        Self { backlog: 128, reuse_address: false, ipv6_only: None, connections: ConnectionOptions::default() }
+        Self { backlog: 128, ipv6_only: None, connections: ConnectionOptions::default() }
     }
 }
 
@@ -66,9 +65,6 @@ impl ListenerOptions {
         address.to_address().try_each(&deadline, |address, _| {
             let channel = EventChannel::create()?;
             let id = channel.create_id(space)?;
-            if self.reuse_address {
-                id.set_reuse_address(true)?;
-            }
             if let Some(only) = self.ipv6_only {
                 id.set_ipv6_only(only)?;
             }

@@ -108,6 +108,19 @@ impl RawId {
         Ok(Self::of(id, key, space, false, channel))
     }
 
+    /// Takes over an id, and gives it a key of its own.
+    ///
+    /// # Safety
+    ///
+    /// `id` is alive, was made on `channel`, does not listen, and nobody else has it.
+    pub(crate) unsafe fn from_raw(id: NonNull<ffi::rdma_cm_id>, channel: &EventChannel) -> Self {
+        let _lock = channel.lock();
+        // SAFETY: as the caller says, and the lock is held.
+        let mut id = unsafe { Self::of_request(id, channel) };
+        id.is_of_request = false;
+        id
+    }
+
     /// Takes over the id of a connection request, and gives it a key of its own.
     ///
     /// # Safety

@@ -15,33 +15,36 @@ const NOWHERE: &str = "203.0.113.9:7471";
 
 #[test]
 fn addresses_are_tried_in_turn_until_one_connects() {
-    let (silent, refusing) = (Listener::bind(address()).unwrap(), address());
-    let listener = Listener::bind(address()).unwrap();
-    let live = listener.local_addr().unwrap();
-    // One that cannot be resolved, one without a route, one that refuses, and one that never answers.
+    let silent_listener = Listener::bind(address()).unwrap();
+    let silent = silent_listener.local_addr().unwrap();
     let [dead, nowhere]: [SocketAddr; 2] = [DEAD, NOWHERE].map(|text| text.parse().unwrap());
-    for first in [dead, nowhere, refusing, silent.local_addr().unwrap()] {
-        thread::scope(|scope| {
-            let server = scope.spawn(|| listener.accept().unwrap());
-            let mut options = options();
-            options.timeout = Duration::from_secs(if first == refusing { 60 } else { 20 });
-            let client = options.connect(vec![first, live]).unwrap();
-            assert_eq!(client.peer_addr(), Some(live), "after {first}");
-            server.join().unwrap();
-        });
-    }
+    // Those that cannot be resolved, or refuse; and one that never answers, until half of the time is over.
+    thread::scope(|scope| {
+        for before in [vec![dead, nowhere, address()], vec![silent]] {
+            scope.spawn(move || {
+                let listener = Listener::bind(address()).unwrap();
+                let live = listener.local_addr().unwrap();
+                thread::scope(|scope| {
+                    let server = scope.spawn(|| listener.accept().unwrap());
+                    let client = options().connect([before.clone(), vec![live]].concat()).unwrap();
+                    assert_eq!(client.peer_addr(), Some(live), "after {before:?}");
+                    server.join().unwrap();
+                });
+            });
+        }
+    });
 }
 
 #[test]
 fn of_addresses_that_all_fail_the_last_ones_error_is_told_within_the_time() {
     let refusing = address();
     let mut options = options();
-    options.timeout = Duration::from_secs(4);
+    options.timeout = Duration::from_secs(40);
     let started = std::time::Instant::now();
     let addresses: Vec<SocketAddr> = [DEAD, NOWHERE].map(|text| text.parse().unwrap()).into();
     let error = options.connect([addresses.as_slice(), &[refusing]].concat()).unwrap_err();
     assert!(matches!(error, Error::Rejected { address, .. } if address == refusing), "{error}");
-    assert!(started.elapsed() < LIMIT);
+    assert!(started.elapsed() < LONG);
     let error = options.resolve(&addresses[..]).unwrap_err();
     assert!(matches!(error, Error::AddressUnresolved { errno: libc::ENETUNREACH, .. }), "{error}");
 }

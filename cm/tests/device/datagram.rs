@@ -12,6 +12,12 @@ const UDP_QKEY: u32 = 0x0123_4567;
 
 #[test]
 fn a_datagram_reaches_the_service_and_the_answer_the_sender() {
+    let before = possessions_to_keep();
+    datagrams_go_to_and_fro();
+    has_only(before);
+}
+
+fn datagrams_go_to_and_fro() {
     let listener = DatagramListener::bind(address()).unwrap();
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {

@@ -16,5 +16,6 @@ mod resources;
 mod soundness;
 mod soundness_threads;
 mod step_by_step;
+mod synchronous;
 mod teardown;
 mod unreachable;

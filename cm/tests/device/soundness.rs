@@ -31,7 +31,7 @@ fn asked(listener: &Listener) -> (Id, ConnectionRequest) {
 fn dropped_at_once(id: Id) {
     let started = Instant::now();
     drop(id);
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
 }
 
 fn is_wrong(result: Result<()>) {
@@ -42,7 +42,7 @@ fn is_wrong(result: Result<()>) {
 /// Each of these once made the kernel wait for 68 s or 100 s, under the lock of the channel, when the id was dropped.
 #[test]
 fn whatever_is_called_an_id_is_dropped_at_once() {
-    within(Duration::from_secs(60), || {
+    within(LONG, || {
         let listener = Listener::bind(address()).unwrap();
         for case in 0..8 {
             let (client, request) = asked(&listener);
@@ -94,7 +94,7 @@ fn whatever_is_called_an_id_is_dropped_at_once() {
 
 #[test]
 fn of_an_acceptance_and_a_refusal_at_the_same_time_the_refusal_is_never_the_last() {
-    within(Duration::from_secs(60), || {
+    within(LONG, || {
         let listener = Listener::bind(address()).unwrap();
         let mut accepted = 0;
         for _ in 0..30 {
@@ -163,7 +163,7 @@ fn an_id_migrates_before_it_listens_and_not_after() {
 
 #[test]
 fn threads_that_wait_see_the_events_that_come_along_with_an_id() {
-    within(Duration::from_secs(60), || {
+    within(LONG, || {
         const IDS: usize = 3;
         let (here, there) = (EventChannel::create().unwrap(), EventChannel::create().unwrap());
         let ids: Vec<Id> = (0..IDS).map(|_| here.create_id(PortSpace::TCP).unwrap()).collect();
@@ -213,7 +213,7 @@ fn an_id_is_in_a_group_once_and_each_membership_ends_itself() {
 
 #[test]
 fn times_without_an_end_are_waited_for_as_such() {
-    within(Duration::from_secs(60), || {
+    within(LONG, || {
         let mut options = options();
         options.timeout = Duration::MAX;
         let (client, server) = pair_with(&options, &options);

@@ -1,7 +1,7 @@
 //! Every step by hand: ids, channels and events.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -167,9 +167,15 @@ fn an_id_that_migrates_takes_its_events_along() {
     assert!(matches!(event(&client), EventKind::Rejected(_)));
     assert!(channel.try_next_event().unwrap().is_none());
     // Back and forth, while others take events from both.
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for channel in [&channel, &elsewhere] {
-            scope.spawn(move || while channel.next_event(Some(Duration::from_millis(200))).unwrap().is_some() {});
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(channel.next_event(Some(Duration::from_millis(20))).unwrap());
+                }
+            });
         }
         let (one, other) = (routed_id(&channel), routed_id(&elsewhere));
         for _ in 0..200 {
@@ -178,6 +184,7 @@ fn an_id_that_migrates_takes_its_events_along() {
             one.migrate(&channel).unwrap();
             other.migrate(&elsewhere).unwrap();
         }
+        is_over.store(true, Ordering::Relaxed);
     });
 }
 

@@ -24,7 +24,7 @@ fn an_address_at_which_nobody_answers_times_out_by_the_kernels_word() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn a_server_that_never_accepts_is_not_waited_for_beyond_the_timeout() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
     // The request is still there, of a peer that has gone: accepting it ends at once, and the listener goes on.
     let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
     let accepting = Instant::now();
     let error = request.accept(&options()).unwrap_err();
     println!("{error} {:?}", accepting.elapsed());
-    assert!(accepting.elapsed() < Duration::from_secs(5), "{:?}: {error}", accepting.elapsed());
+    assert!(accepting.elapsed() < AT_ONCE, "{:?}: {error}", accepting.elapsed());
     std::thread::scope(|scope| {
         let server = scope.spawn(|| listener.accept().unwrap());
         options().connect(listener.local_addr().unwrap()).unwrap();
