@@ -38,8 +38,7 @@ impl Connection {
 
     /// A connection that the peer has ended before this end knew that it stood.
     pub(crate) fn ended(self) -> Result<Self> {
-        self.disconnect()?;
-        self.note(End::Disconnected);
+        self.finish()?;
         Ok(self)
     }
 
@@ -117,17 +116,28 @@ impl Connection {
                 Some(End::DeviceRemoved) => return Err(Error::DeviceRemoved),
             }
             match self.id.next_event_until(&deadline, is_over)? {
-                Some(EventKind::Disconnected | EventKind::TimewaitExit) => {
-                    let result = self.disconnect();
-                    self.note(End::Disconnected);
-                    result?;
-                }
+                Some(EventKind::Disconnected | EventKind::TimewaitExit) => self.finish()?,
                 Some(EventKind::DeviceRemoval) => self.note(End::DeviceRemoved),
                 Some(_) => {}
                 None if is_over() => {}
                 None => return Ok(false),
             }
         }
+    }
+
+    /// Ends this end, since the other one has ended.
+    fn finish(&self) -> Result<()> {
+        match self.disconnect() {
+            // The other end was of a device that is being removed, and so is this one.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::EIO)) => {
+                self.note(End::DeviceRemoved)
+            }
+            result => {
+                self.note(End::Disconnected);
+                return result;
+            }
+        }
+        Ok(())
     }
 
     /// Notes the end, and tells those who wait for it.

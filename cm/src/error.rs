@@ -125,7 +125,7 @@ pub enum Error {
         errno: c_int,
     },
 
-    /// The peer did not answer the connection request (`RDMA_CM_EVENT_UNREACHABLE`). The kernel asks again for some 68 s before it says so:
+    /// The peer did not answer the connection request (`RDMA_CM_EVENT_UNREACHABLE`). The kernel asks again for more than a minute before it says so:
     /// with a shorter timeout, as by default, [`TimedOut`](Self::TimedOut) comes before.
     #[error("rdma_connect({address}): the peer cannot be reached: {}", describe(*errno))]
     Unreachable {

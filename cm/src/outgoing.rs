@@ -57,7 +57,7 @@ impl ConnectionOptions {
     ///   be reached there.
     /// * [`Error::Rejected`](crate::Error::Rejected): nobody listens, or the peer refuses.
     /// * [`Error::TimedOut`](crate::Error::TimedOut): the peer neither accepts nor refuses, or its host has died just now. The kernel asks
-    ///   again and again for some 68 s before it says [`Error::Unreachable`](crate::Error::Unreachable): with a shorter
+    ///   again and again for more than a minute before it says [`Error::Unreachable`](crate::Error::Unreachable): with a shorter
     ///   [timeout](Self::timeout), as by default, that is never seen.
     /// * [`Error::Verbs`](crate::Error::Verbs): the queue pair could not be made.
     #[doc(alias = "rdma_connect")]
