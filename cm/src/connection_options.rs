@@ -228,9 +228,9 @@ impl Deadline {
         self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// A little later, so that the kernel, which has a timer of its own, can say why there is nothing.
+    /// Later, so that the kernel, which has a timer of its own and says in any case what came of it, can say why there is nothing.
     pub(crate) fn with_grace(&self) -> Self {
-        Self { end: self.end.and_then(|end| end.checked_add(Duration::from_millis(500))), ..*self }
+        Self { end: self.end.and_then(|end| end.checked_add(Duration::from_secs(5))), ..*self }
     }
 }
 

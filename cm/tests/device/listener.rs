@@ -179,11 +179,10 @@ fn requests_beyond_the_backlog_are_not_given_to_the_program() {
     listening.backlog = 1;
     let listener = listening.bind(address()).unwrap();
     let target = listener.local_addr().unwrap();
-    let mut options = options();
-    options.timeout = Duration::from_secs(1);
     let clients = [(); 3].map(|()| {
-        let options = options.clone();
-        thread::spawn(move || options.connect(target).map(drop))
+        let mut client = options().prepare(target).unwrap();
+        client.options_mut().timeout = Duration::from_secs(1);
+        thread::spawn(move || client.connect().map(drop))
     });
     let outcomes = clients.map(|client| client.join().unwrap().unwrap_err());
     // The one that waits is not answered in time, and the kernel refuses the others, or is silent to them.

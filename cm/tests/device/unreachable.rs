@@ -50,7 +50,9 @@ fn the_loopback_address_has_no_device_and_the_message_says_what_to_use() {
 fn a_server_that_never_accepts_is_not_waited_for_beyond_the_timeout() {
     let listener = Listener::bind(address()).unwrap();
     let started = Instant::now();
-    match quick(700).connect(listener.local_addr().unwrap()) {
+    let mut client = options().prepare(listener.local_addr().unwrap()).unwrap();
+    client.options_mut().timeout = Duration::from_millis(700);
+    match client.connect() {
         Err(Error::TimedOut { step, timeout }) => {
             assert!(step.starts_with("rdma_connect"), "{step}");
             assert_eq!(timeout, Duration::from_millis(700));
