@@ -50,12 +50,16 @@ impl ConnectionRequest {
     /// * [`Error::Disconnected`]: the peer has gone.
     /// * As those of [`Id::init_queue_pair`](crate::Id::init_queue_pair); the peer is refused.
     pub fn prepare_with(self, queue_pair: QueuePair<Rc>, options: &ConnectionOptions) -> Result<IncomingConnection> {
-        self.id().init_queue_pair(&queue_pair).map_err(|error| match error {
-            // A request that came is far enough for this, unless it is gone.
-            Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
-            error => error,
-        })?;
+        self.id().init_queue_pair(&queue_pair).map_err(or_gone)?;
         Ok(IncomingConnection { request: self, queue_pair, options: options.clone() })
+    }
+}
+
+/// The error of a transition: a request that came is far enough for each, unless its peer is gone.
+fn or_gone(error: Error) -> Error {
+    match error {
+        Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
+        error => error,
     }
 }
 
@@ -123,7 +127,7 @@ impl IncomingConnection {
             initiator_depth: Some(initiator_depth),
         };
         ece::answer(request.id(), &queue_pair)?;
-        request.id().connect_queue_pair(&queue_pair, &transition)?;
+        request.id().connect_queue_pair(&queue_pair, &transition).map_err(or_gone)?;
         request.id().accept(&parameters)?;
         let (id, peer) = request.into_parts();
         match id.wait_for_event(&deadline, "rdma_accept, until the peer is ready")? {
