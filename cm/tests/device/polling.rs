@@ -101,3 +101,36 @@ fn whatever_safe_code_does_with_the_descriptor_no_call_waits_under_the_lock() {
         assert!(matches!(event(&id), EventKind::AddressResolved));
     });
 }
+
+/// Calls `function` while the process can open nothing.
+fn without_descriptors<R>(function: impl FnOnce() -> R) -> R {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        // The standard streams have these.
+        let none = libc::rlimit { rlim_cur: 3, ..limit };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &none), 0);
+        let result = function();
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+        result
+    }
+}
+
+#[test]
+fn without_a_descriptor_left_who_watches_is_told_to_look_and_misses_nothing() {
+    let channel = EventChannel::create().unwrap();
+    let id = channel.create_id(PortSpace::TCP).unwrap();
+    let (always, again) = without_descriptors(|| [(); 2].map(|()| channel.as_fd().as_raw_fd())).into();
+    assert_eq!(always, again);
+    let mut poll = libc::pollfd { fd: always, events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one structure and outlives the call.
+    assert_eq!(unsafe { libc::poll(&mut poll, 1, 0) }, 1);
+    assert!(channel.try_next_event().unwrap().is_none());
+    // As soon as there are descriptors again, there is one that tells when.
+    assert_ne!(channel.as_fd().as_raw_fd(), always);
+    assert!(!is_readable(&channel));
+    id.resolve_addr(None, (ip(), 1).into(), LIMIT).unwrap();
+    assert!(becomes_readable(&channel, LIMIT));
+    assert!(matches!(event(&id), EventKind::AddressResolved));
+}
