@@ -1,6 +1,7 @@
 //! [`Connection`].
 
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use verbs::{CompletionQueue, ProtectionDomain, QueuePair, Rc};
@@ -12,17 +13,33 @@ use crate::id::Id;
 use crate::parameters::PeerParameters;
 
 /// A reliable connection: an ordinary queue pair, and the id that connected it. Dropping it ends the connection; the peer is told.
+///
+/// It has two file descriptors: that of its channel, and, unless the options bring queues along, that of its completion channel.
 #[derive(Debug)]
 pub struct Connection {
     // The peer is told before the queue pair goes.
     id: Id,
     queue_pair: QueuePair<Rc>,
     peer: PeerParameters,
+    /// How it has ended, of which the kernel tells once.
+    end: OnceLock<End>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Disconnected,
+    DeviceRemoved,
 }
 
 impl Connection {
     pub(crate) fn new(id: Id, queue_pair: QueuePair<Rc>, peer: PeerParameters) -> Self {
-        Self { id, queue_pair, peer }
+        Self { id, queue_pair, peer, end: OnceLock::new() }
+    }
+
+    /// A connection that the peer has ended before this end knew that it stood.
+    pub(crate) fn ended(self) -> Result<Self> {
+        self.finish()?;
+        Ok(self)
     }
 
     /// The queue pair, ready to send.
@@ -80,6 +97,10 @@ impl Connection {
     /// Waits until the peer ends the connection, or has answered that this end did, and ends this end too. `false`: it had not when
     /// `timeout` was over; `None` waits for ever.
     ///
+    /// Once it has ended, each call says so at once, on every thread. To watch for the end together with other things, keep the
+    /// [channel](Id::channel) of the [id](Self::id), watch its descriptor ([`AsFd`](std::os::fd::AsFd)), and call this with a timeout
+    /// of zero. An event that was taken from that channel by hand is not seen here.
+    ///
     /// # Errors
     ///
     /// * [`Error::DeviceRemoved`].
@@ -87,18 +108,44 @@ impl Connection {
     #[doc(alias = "RDMA_CM_EVENT_DISCONNECTED")]
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<bool> {
         let deadline = Deadline::after(timeout.unwrap_or(Duration::MAX));
+        let is_over = || self.end.get().is_some();
         loop {
-            match self.id.wait_for_event(&deadline, "RDMA_CM_EVENT_DISCONNECTED") {
-                Ok(EventKind::Disconnected | EventKind::TimewaitExit) => {
-                    self.disconnect()?;
-                    return Ok(true);
-                }
-                Ok(EventKind::DeviceRemoval) => return Err(Error::DeviceRemoved),
-                Ok(_) => {}
-                Err(Error::TimedOut { .. }) => return Ok(false),
-                Err(error) => return Err(error),
+            match self.end.get() {
+                None => {}
+                Some(End::Disconnected) => return Ok(true),
+                Some(End::DeviceRemoved) => return Err(Error::DeviceRemoved),
+            }
+            match self.id.next_event_until(&deadline, is_over)? {
+                Some(EventKind::Disconnected | EventKind::TimewaitExit) => self.finish()?,
+                Some(EventKind::DeviceRemoval) => self.note(End::DeviceRemoved),
+                Some(_) => {}
+                None if is_over() => {}
+                None => return Ok(false),
             }
         }
+    }
+
+    /// Ends this end, since the other one has ended.
+    fn finish(&self) -> Result<()> {
+        match self.disconnect() {
+            // The other end was of a device that is being removed, and so is this one.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::EIO)) => {
+                self.note(End::DeviceRemoved)
+            }
+            result => {
+                self.note(End::Disconnected);
+                return result;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the end, and tells those who wait for it.
+    fn note(&self, end: End) {
+        // The first one is that of the connection.
+        let _ = self.end.set(end);
+        let channel = self.id.channel();
+        channel.wake(&channel.lock());
     }
 
     /// The parts: the connection lasts as long as the id, and the queue pair may outlive it.

@@ -9,7 +9,7 @@ use verbs::{
 };
 
 use crate::error::{Error, Result};
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::event_channel::EventChannel;
 use crate::id::Id;
 use crate::parameters::{ConnectionParameters, Depth};
@@ -60,7 +60,7 @@ pub struct ConnectionOptions {
     pub min_rnr_timer: RnrTimer,
     /// Bytes for the peer's program, with the request or with the answer. Default: none.
     pub private_data: Vec<u8>,
-    /// How long connecting may take in all, or accepting. Default: 10 s.
+    /// How long connecting may take in all, or accepting, or waiting in each call where they are several. Default: 10 s.
     pub timeout: Duration,
     /// The local address to connect from; port 0: any. Default: the one that the route to the peer has.
     pub source: Option<SocketAddr>,
@@ -212,25 +212,46 @@ impl Deadline {
         Self { timeout, end: Instant::now().checked_add(timeout) }
     }
 
+    /// When the first of `count` tries has to be done, so that each has as much time.
+    pub(crate) fn share(&self, count: usize) -> Self {
+        match u32::try_from(count).unwrap_or(u32::MAX) {
+            0 | 1 => *self,
+            count => Self::after(self.remaining() / count),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Option<Instant> {
+        self.end
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// A little later, so that the kernel, which has a timer of its own, can say why there is nothing.
+    /// Later, so that the kernel, which has a timer of its own and says in any case what came of it, can say why there is nothing.
     pub(crate) fn with_grace(&self) -> Self {
-        Self { end: self.end.and_then(|end| end.checked_add(Duration::from_millis(500))), ..*self }
+        Self { end: self.end.and_then(|end| end.checked_add(Duration::from_secs(5))), ..*self }
     }
 }
 
 impl Id {
     /// The next event of this id, which has a channel of its own.
     pub(crate) fn wait_for_event(&self, deadline: &Deadline, step: &'static str) -> Result<EventKind> {
+        let event = self.next_event_until(deadline, || false)?;
+        event.ok_or(Error::TimedOut { step, timeout: deadline.timeout })
+    }
+
+    /// The same. `None`: there was none in time, or before it was over.
+    pub(crate) fn next_event_until(
+        &self,
+        deadline: &Deadline,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Option<EventKind>> {
         let channel = self.channel();
         loop {
-            match channel.next_event_until(deadline.end)? {
-                Some(event) if event.id() == self.key() => return Ok(event.into_kind()),
-                Some(_) => {}
-                None => return Err(Error::TimedOut { step, timeout: deadline.timeout }),
+            match channel.next_event_until(deadline.end, &is_over)? {
+                Some(event) if event.id() != self.key() => {}
+                event => return Ok(event.map(Event::into_kind)),
             }
         }
     }

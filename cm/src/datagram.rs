@@ -8,10 +8,11 @@ use verbs::{AddressHandle, CompletionQueue, ProtectionDomain, QueuePair, Ud};
 
 use crate::connection_options::{ConnectionOptions, Deadline, unexpected};
 use crate::connection_request::ConnectionRequest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{DatagramPeer, EventKind};
 use crate::id::Id;
 use crate::listener::Listener;
+use crate::listener_options::ListenerOptions;
 use crate::lookup::ToAddress;
 use crate::port_space::{Carrier, PortSpace};
 
@@ -26,7 +27,7 @@ pub struct DatagramConnection {
 
 impl ConnectionOptions {
     /// Asks a datagram service for its queue pair, and makes one to talk to it. No connection comes of it: either end may send to whom
-    /// it likes, and datagrams may get lost.
+    /// it likes, and datagrams may get lost. Several addresses are tried as in [`connect`](Self::connect).
     ///
     /// # Errors
     ///
@@ -49,15 +50,7 @@ impl ConnectionOptions {
     pub fn connect_datagram(&self, address: impl ToAddress) -> Result<DatagramConnection> {
         let deadline = Deadline::after(self.timeout);
         PortSpace::UDP.check(Carrier::Request, "rdma_connect", &self.private_data)?;
-        let target = address.to_address();
-        let mut last = None;
-        for address in target.look_up(&deadline)? {
-            match self.connect_datagram_to(address, &deadline) {
-                Ok(connection) => return Ok(connection),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| target.no_address()))
+        address.to_address().try_each(&deadline, |address, deadline| self.connect_datagram_to(address, deadline))
     }
 
     fn connect_datagram_to(&self, address: SocketAddr, deadline: &Deadline) -> Result<DatagramConnection> {
@@ -123,16 +116,19 @@ impl DatagramConnection {
 ///
 /// ```no_run
 /// # fn main() -> cm::Result<()> {
+/// use std::collections::btree_map::{BTreeMap, Entry};
+///
 /// let listener = cm::DatagramListener::bind("0.0.0.0:7174")?;
-/// let mut service = None;
+/// let options = cm::ConnectionOptions::default();
+/// // Requests may come through each port of each device, and there goes the answer.
+/// let mut services = BTreeMap::new();
 /// while let Some(request) = listener.next_request(None)? {
-///     // Which device it is, only the first request tells.
-///     if service.is_none() {
-///         service = Some(request.create_queue_pair(&cm::ConnectionOptions::default())?);
-///     }
-///     if let Some(queue_pair) = &service {
-///         request.accept(queue_pair, b"welcome")?;
-///     }
+///     let device = request.id().context()?.device().name().to_owned();
+///     let queue_pair = match services.entry((device, request.id().port())) {
+///         Entry::Occupied(known) => known.into_mut(),
+///         Entry::Vacant(new) => new.insert(request.create_queue_pair(&options)?),
+///     };
+///     request.accept(queue_pair, b"welcome")?;
 /// }
 /// # Ok(()) }
 /// ```
@@ -149,8 +145,11 @@ impl DatagramListener {
     ///
     /// As those of [`Listener::bind`].
     pub fn bind(address: impl ToAddress) -> Result<Self> {
-        let options = ConnectionOptions::default();
-        Ok(Self { listener: Listener::bind_in(PortSpace::UDP, address, &options, 128)? })
+        ListenerOptions::default().bind_datagram(address)
+    }
+
+    pub(crate) fn new(listener: Listener) -> Self {
+        Self { listener }
     }
 
     /// The address, with the port that was chosen.
@@ -202,8 +201,8 @@ impl DatagramRequest {
         self.request.id()
     }
 
-    /// Makes a queue pair on the device that the request came through, ready to receive and to send. It can serve all who ask through this
-    /// device.
+    /// Makes a queue pair on the device that the request came through, ready to receive and to send. It can serve all who ask through the
+    /// same [port](Id::port) of this device.
     ///
     /// # Errors
     ///
@@ -219,8 +218,18 @@ impl DatagramRequest {
     ///
     /// # Errors
     ///
-    /// As those of [`Id::accept`].
+    /// * [`Error::InvalidArgument`]: the queue pair is of another [context](Id::context) or of another [port](Id::port) than the request,
+    ///   which is refused. The peer would send its datagrams to nobody.
+    /// * As those of [`Id::accept`].
     pub fn accept(self, queue_pair: &QueuePair<Ud>, private_data: &[u8]) -> Result<()> {
+        const CALL: &str = "rdma_accept";
+        self.id().check_context(CALL, queue_pair)?;
+        // One in RESET is of no port yet.
+        let (port, own) = (queue_pair.query()?.port(), self.id().port());
+        if port != 0 && port != own {
+            let rule = format!("the request came through port {own}");
+            return Err(Error::invalid(CALL, "the queue pair", format!("of port {port}"), rule));
+        }
         let options = ConnectionOptions { private_data: private_data.to_vec(), ..ConnectionOptions::default() };
         self.request.id().accept(&options.parameters(queue_pair))?;
         // What is left to answer is gone with the id.

@@ -11,6 +11,26 @@ use crate::rejection::{DatagramStatus, Rejection};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong: the call, what was asked of it, the system's error number and the remedy where one is known.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use cm::{Error, RejectReason};
+///
+/// let connection = match cm::connect("192.0.2.1:7471") {
+///     Ok(connection) => connection,
+///     Err(Error::Rejected { address, rejection }) => {
+///         match rejection.reason {
+///             RejectReason::INVALID_SERVICE_ID => println!("nobody listens at {address}"),
+///             // What the peer's program gave to `reject`, and zeroes behind it.
+///             RejectReason::CONSUMER_DEFINED => println!("{address} says {:?}", &rejection.private_data[..16]),
+///             other => println!("{address} refuses: {other}"),
+///         }
+///         return Ok(());
+///     }
+///     Err(error) => return Err(error),
+/// };
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,7 +59,7 @@ pub enum Error {
     /// A call that has to come after another one; nothing was called.
     #[error("{call}: {rule}")]
     WrongState {
-        /// The call of librdmacm that would have been made.
+        /// The call of librdmacm that would have been made, or the method where it would have been none.
         call: &'static str,
         /// What has to be done first.
         rule: &'static str,
@@ -78,9 +98,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// Another listener has the address.
-    #[error("rdma_bind_addr({address}): the address is already in use (os error {})", libc::EADDRINUSE)]
+    /// Another listener has the address, or another id that connects from it.
+    #[error("{call}({address}): the address is already in use (os error {})", libc::EADDRINUSE)]
     AddressInUse {
+        /// The call of librdmacm.
+        call: &'static str,
         /// The address.
         address: SocketAddr,
     },
@@ -103,7 +125,8 @@ pub enum Error {
         errno: c_int,
     },
 
-    /// The peer did not answer the connection request (`RDMA_CM_EVENT_UNREACHABLE`).
+    /// The peer did not answer the connection request (`RDMA_CM_EVENT_UNREACHABLE`). The kernel asks again for more than a minute before it says so:
+    /// with a shorter timeout, as by default, [`TimedOut`](Self::TimedOut) comes before.
     #[error("rdma_connect({address}): the peer cannot be reached: {}", describe(*errno))]
     Unreachable {
         /// The address.
@@ -150,7 +173,7 @@ pub enum Error {
         errno: c_int,
     },
 
-    /// The time is over.
+    /// The time is over. Of a peer that is asked for a connection: it neither accepts nor refuses, or its host has died.
     #[error("{step}: not done after {timeout:?}")]
     TimedOut {
         /// What was waited for.

@@ -181,47 +181,70 @@ impl Event {
             },
             None => (IdKey::from_context(std::ptr::null()), false),
         };
+        // SAFETY: the event is not acked yet, and the port space is the id's.
+        let (mut kind, parameters) = unsafe { (EventKind::copy(raw, is_datagram), request(raw, is_datagram)) };
+        if let (true, Some(id)) = (is_request, NonNull::new(raw.id)) {
+            // SAFETY: the id of a request belongs to whoever takes the event.
+            let id = unsafe { RawId::of_request(id, channel) };
+            kind = EventKind::ConnectRequest(ConnectionRequest::new(id, parameters));
+        }
+        Self { id: key, kind }
+    }
+}
+
+/// What a connection request tells.
+///
+/// # Safety
+///
+/// As of [`EventKind::copy`].
+unsafe fn request(raw: &ffi::rdma_cm_event, is_datagram: bool) -> PeerParameters {
+    // SAFETY: as the caller says.
+    unsafe {
+        match is_datagram {
+            true => {
+                PeerParameters { private_data: DatagramPeer::copy(&raw.param.ud).private_data, ..Default::default() }
+            }
+            false => PeerParameters::copy(&raw.param.conn),
+        }
+    }
+}
+
+impl EventKind {
+    /// What the event says, but for connection requests, whose id somebody has to take.
+    ///
+    /// # Safety
+    ///
+    /// The event's private data is alive, and is of the kind that the port space has: datagrams or connections.
+    unsafe fn copy(raw: &ffi::rdma_cm_event, is_datagram: bool) -> Self {
         let errno = Errno::of_status(raw.status).0;
         // SAFETY: the members are all made of integers and pointers, over which librdmacm wrote or left zeroes.
         let (connected, datagram) = unsafe { (&raw.param.conn, &raw.param.ud) };
-        // SAFETY: the event's private data is alive, and is of the kind that the port space has.
+        // SAFETY: as the caller says.
         let peer = || unsafe { PeerParameters::copy(connected) };
         // SAFETY: as above.
         let datagram_peer = || unsafe { DatagramPeer::copy(datagram) };
-        let kind = match raw.event {
-            E::RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddressResolved,
-            E::RDMA_CM_EVENT_ADDR_ERROR => EventKind::AddressError { errno },
-            E::RDMA_CM_EVENT_ROUTE_RESOLVED => EventKind::RouteResolved,
-            E::RDMA_CM_EVENT_ROUTE_ERROR => EventKind::RouteError { errno },
-            E::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(raw.id) {
-                Some(id) => {
-                    let parameters = match is_datagram {
-                        true => PeerParameters { private_data: datagram_peer().private_data, ..Default::default() },
-                        false => peer(),
-                    };
-                    // SAFETY: the id of a request belongs to whoever takes the event.
-                    let id = unsafe { RawId::of_request(id, channel) };
-                    EventKind::ConnectRequest(ConnectionRequest::new(id, parameters))
-                }
-                None => EventKind::Other { event: raw.event.0, status: raw.status },
-            },
-            E::RDMA_CM_EVENT_CONNECT_RESPONSE => EventKind::ConnectResponse(peer()),
-            E::RDMA_CM_EVENT_CONNECT_ERROR => EventKind::ConnectError { errno },
+        match raw.event {
+            E::RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
+            E::RDMA_CM_EVENT_ADDR_ERROR => Self::AddressError { errno },
+            E::RDMA_CM_EVENT_ROUTE_RESOLVED => Self::RouteResolved,
+            E::RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError { errno },
+            E::RDMA_CM_EVENT_CONNECT_RESPONSE => Self::ConnectResponse(peer()),
+            E::RDMA_CM_EVENT_CONNECT_ERROR => Self::ConnectError { errno },
             E::RDMA_CM_EVENT_UNREACHABLE => match u32::try_from(raw.status) {
-                Ok(status) if status > 0 && is_datagram => EventKind::DatagramRejected {
+                Ok(status) if status > 0 && is_datagram => Self::DatagramRejected {
                     status: DatagramStatus::from_raw(status),
                     private_data: datagram_peer().private_data,
                 },
-                _ => EventKind::Unreachable { errno },
+                _ => Self::Unreachable { errno },
             },
-            E::RDMA_CM_EVENT_REJECTED => EventKind::Rejected(Rejection {
+            E::RDMA_CM_EVENT_REJECTED => Self::Rejected(Rejection {
                 reason: RejectReason::from_raw(raw.status.unsigned_abs()),
                 private_data: if is_datagram { datagram_peer().private_data } else { peer().private_data },
             }),
-            E::RDMA_CM_EVENT_ESTABLISHED if is_datagram => EventKind::DatagramEstablished(datagram_peer()),
-            E::RDMA_CM_EVENT_ESTABLISHED => EventKind::Established(peer()),
-            E::RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
-            E::RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoval,
+            E::RDMA_CM_EVENT_ESTABLISHED if is_datagram => Self::DatagramEstablished(datagram_peer()),
+            E::RDMA_CM_EVENT_ESTABLISHED => Self::Established(peer()),
+            E::RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
+            E::RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoval,
             E::RDMA_CM_EVENT_MULTICAST_JOIN => {
                 // Its private data is the number that we gave when joining, and no address.
                 let group = DatagramPeer {
@@ -230,16 +253,15 @@ impl Event {
                     qkey: datagram.qkey,
                     private_data: Vec::new(),
                 };
-                EventKind::MulticastJoin { membership: membership(datagram.private_data), group }
+                Self::MulticastJoin { membership: membership(datagram.private_data), group }
             }
             E::RDMA_CM_EVENT_MULTICAST_ERROR => {
-                EventKind::MulticastError { membership: membership(datagram.private_data), errno }
+                Self::MulticastError { membership: membership(datagram.private_data), errno }
             }
-            E::RDMA_CM_EVENT_ADDR_CHANGE => EventKind::AddressChange,
-            E::RDMA_CM_EVENT_TIMEWAIT_EXIT => EventKind::TimewaitExit,
-            E(event) => EventKind::Other { event, status: raw.status },
-        };
-        Self { id: key, kind }
+            E::RDMA_CM_EVENT_ADDR_CHANGE => Self::AddressChange,
+            E::RDMA_CM_EVENT_TIMEWAIT_EXIT => Self::TimewaitExit,
+            E(event) => Self::Other { event, status: raw.status },
+        }
     }
 }
 
@@ -302,6 +324,8 @@ impl fmt::Display for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection_options::unexpected;
+    use crate::error::Error;
 
     #[test]
     fn events_have_the_names_of_the_library() {
@@ -310,5 +334,55 @@ mod tests {
         assert_eq!(EventKind::Other { event: 99, status: 3 }.to_string(), "UNKNOWN EVENT 99, status 3");
         let error = EventKind::AddressError { errno: libc::ETIMEDOUT };
         assert_eq!(error.to_string(), "RDMA_CM_EVENT_ADDR_ERROR: Connection timed out (os error 110)");
+    }
+    /// The error of an event of librdmacm's, where another one was waited for.
+    fn error_of(event: E, status: c_int, is_datagram: bool, private_data: &[u8]) -> Error {
+        // SAFETY: all zeroes are a valid structure.
+        let mut raw: ffi::rdma_cm_event = unsafe { std::mem::zeroed() };
+        (raw.event, raw.status) = (event, status);
+        let length = private_data.len() as u8;
+        if is_datagram {
+            (raw.param.ud.private_data, raw.param.ud.private_data_len) = (private_data.as_ptr().cast(), length);
+        } else {
+            (raw.param.conn.private_data, raw.param.conn.private_data_len) = (private_data.as_ptr().cast(), length);
+        }
+        // SAFETY: the private data is alive, and of the kind that is said.
+        let kind = unsafe { EventKind::copy(&raw, is_datagram) };
+        unexpected(kind, "192.0.2.1:7".parse().unwrap())
+    }
+
+    #[test]
+    fn what_fails_at_each_step_is_an_error_of_its_own() {
+        use Error as R;
+        for is_datagram in [false, true] {
+            let of = |event, status| error_of(event, status, is_datagram, b"");
+            let timeout = -libc::ETIMEDOUT;
+            assert!(matches!(of(E::RDMA_CM_EVENT_ADDR_ERROR, timeout), R::AddressUnresolved { errno: 110, .. }));
+            assert!(matches!(of(E::RDMA_CM_EVENT_ROUTE_ERROR, timeout), R::RouteUnresolved { errno: 110, .. }));
+            assert!(matches!(of(E::RDMA_CM_EVENT_UNREACHABLE, timeout), R::Unreachable { errno: 110, .. }));
+            assert!(matches!(of(E::RDMA_CM_EVENT_CONNECT_ERROR, -libc::EINVAL), R::Connect { errno: 22, .. }));
+            assert!(matches!(of(E::RDMA_CM_EVENT_DISCONNECTED, 0), R::Disconnected));
+            assert!(matches!(of(E::RDMA_CM_EVENT_DEVICE_REMOVAL, 0), R::DeviceRemoved));
+            assert!(matches!(of(E::RDMA_CM_EVENT_ADDR_RESOLVED, 0), R::Connect { errno: libc::EPROTO, .. }));
+            match error_of(E::RDMA_CM_EVENT_REJECTED, 28, is_datagram, b"no") {
+                R::Rejected { rejection, .. } => {
+                    assert_eq!(rejection.reason, RejectReason::CONSUMER_DEFINED);
+                    assert_eq!(rejection.private_data, b"no");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        // A status of the peer's means something for datagrams only.
+        match error_of(E::RDMA_CM_EVENT_UNREACHABLE, 2, true, b"no") {
+            R::DatagramRejected { status, private_data, .. } => {
+                assert_eq!(status, DatagramStatus::REJECTED);
+                assert_eq!(private_data, b"no");
+            }
+            other => panic!("{other}"),
+        }
+        assert!(matches!(
+            error_of(E::RDMA_CM_EVENT_UNREACHABLE, 2, false, b""),
+            R::Unreachable { errno: libc::EIO, .. }
+        ));
     }
 }

@@ -5,39 +5,32 @@
 //! * `Inner::channel` came from `rdma_create_event_channel` and is destroyed only when `Inner` is dropped; each id of the channel holds
 //!   the `Inner`.
 //! * An event is taken, copied and acked under the channel's lock, in one go.
-//! * The descriptor is looked at before each event is taken, so that the call does not wait under the lock.
-//! * No event is taken while one may wait of a membership that librdmacm does not know any more (`State::stale_ids`).
+//! * The descriptor is looked at before each event is taken, so that the call does not wait under the lock. Nobody else has it.
+//! * No event is taken while one may wait of a membership that librdmacm does not know any more (`State::check_stale`).
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::channel_state::State;
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind};
 use crate::ffi;
 use crate::id::Id;
 use crate::port_space::PortSpace;
-use crate::raw_id::IdKey;
 use crate::returns::{Errno, minus_one_and_errno, null_and_errno};
+use crate::waiting::{Poller, Waiter, always_ready, set_nonblocking, wait_readable};
 
 struct Inner {
     channel: NonNull<ffi::rdma_event_channel>,
     state: Mutex<State>,
-}
-
-/// What the channel's lock guards, besides the ids.
-#[derive(Default)]
-pub(crate) struct State {
-    /// The ids that were told of their first message, and whose `Established` was not taken yet.
-    pub(crate) notified: Vec<IdKey>,
-    /// What wakes the threads that are about to sleep until there is an event, or do.
-    sleepers: Vec<Arc<OwnedFd>>,
-    /// How many ids have left a multicast group of which events may still wait.
-    pub(crate) stale_ids: usize,
+    /// For those who watch a descriptor; made when it is first asked for, under the lock.
+    poller: OnceLock<Poller>,
+    /// For those for whom no poller can be made.
+    always_ready: BorrowedFd<'static>,
 }
 
 // SAFETY: the channel is a file descriptor that does not change.
@@ -57,6 +50,50 @@ impl Drop for Inner {
 /// Several ids may share a channel, and several threads may wait on it: each event goes to one of them. An event is copied and
 /// acknowledged as it is taken, so none is ever left for which dropping its id would wait. A clone is another handle to the same
 /// channel, which lives as long as its last handle and its last id.
+///
+/// # Examples
+///
+/// The end that connects, step by step; [`Id`] has the other one.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use std::time::Duration;
+///
+/// use cm::{ConnectionParameters, Error, EventChannel, EventKind, PortSpace, TransitionOptions};
+/// use verbs::{QueuePair, Rc};
+///
+/// let second = Duration::from_secs(1);
+/// let channel = EventChannel::create()?;
+/// let id = channel.create_id(PortSpace::TCP)?;
+/// // Each step is answered by an event of the id's; here, the channel has no other.
+/// let next = || match channel.next_event(Some(10 * second)) {
+///     Ok(Some(event)) => Ok(event.into_kind()),
+///     Ok(None) => Err(Error::TimedOut { step: "the next event", timeout: 10 * second }),
+///     Err(error) => Err(error),
+/// };
+/// id.resolve_addr(None, "192.0.2.1:7471".parse().unwrap(), second)?;
+/// let EventKind::AddressResolved = next()? else { panic!("no device leads there") };
+/// id.resolve_route(second)?;
+/// let EventKind::RouteResolved = next()? else { panic!("there is no route") };
+///
+/// let pd = id.protection_domain()?;
+/// let cq = id.context()?.create_completion_queue(16)?;
+/// let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+/// // From here on, receives can be posted.
+/// id.init_queue_pair(&qp)?;
+/// id.connect(&ConnectionParameters::new(qp.qp_num()))?;
+/// match next()? {
+///     EventKind::ConnectResponse(peer) => println!("queue pair {:#x} has accepted", peer.qp_num),
+///     other => panic!("no connection: {other}"),
+/// }
+/// id.connect_queue_pair(&qp, &TransitionOptions::default())?;
+/// id.establish()?;
+///
+/// // Send, read and write; then end.
+/// qp.move_to_error()?;
+/// id.disconnect()?;
+/// # Ok(()) }
+/// ```
 #[doc(alias = "rdma_event_channel")]
 #[derive(Clone)]
 pub struct EventChannel {
@@ -77,6 +114,7 @@ impl EventChannel {
     #[doc(alias = "rdma_create_event_channel")]
     pub fn create() -> Result<Self> {
         const CALL: &str = "rdma_create_event_channel";
+        let always_ready = always_ready().map_err(|errno| errno.of("pipe2", ""))?;
         // SAFETY: the call has no arguments.
         let channel = null_and_errno(unsafe { ffi::rdma_create_event_channel() }).map_err(|errno| match errno.0 {
             libc::ENODEV | libc::ENOENT | libc::ENXIO | libc::ENOSYS => Error::NoDevice { call: CALL, errno: errno.0 },
@@ -87,8 +125,27 @@ impl EventChannel {
             ),
             _ => errno.of(CALL, ""),
         })?;
-        let channel = Self { inner: Arc::new(Inner { channel, state: Mutex::new(State::default()) }) };
-        set_nonblocking(channel.as_fd()).map_err(|errno| errno.of(CALL, "O_NONBLOCK"))?;
+        Self::of(channel, always_ready)
+    }
+
+    /// Takes over a channel that was made by librdmacm.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor could not be set not to block; the channel is destroyed.
+    ///
+    /// # Safety
+    ///
+    /// `channel` came from `rdma_create_event_channel`. No id was made on it, and from now on nobody else uses or destroys it, nor its
+    /// descriptor.
+    pub unsafe fn from_raw(channel: NonNull<ffi::rdma_event_channel>) -> Result<Self> {
+        Self::of(channel, always_ready().map_err(|errno| errno.of("pipe2", ""))?)
+    }
+
+    fn of(channel: NonNull<ffi::rdma_event_channel>, always_ready: BorrowedFd<'static>) -> Result<Self> {
+        let inner = Inner { channel, state: Mutex::new(State::default()), poller: OnceLock::new(), always_ready };
+        let channel = Self { inner: Arc::new(inner) };
+        set_nonblocking(channel.descriptor()).map_err(|errno| errno.of("rdma_create_event_channel", "O_NONBLOCK"))?;
         Ok(channel)
     }
 
@@ -121,10 +178,16 @@ impl EventChannel {
     pub fn next_event(&self, timeout: Option<Duration>) -> Result<Option<Event>> {
         // A time beyond the clock's end is for ever.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.next_event_until(deadline)
+        self.next_event_until(deadline, || false)
     }
 
-    pub(crate) fn next_event_until(&self, deadline: Option<Instant>) -> Result<Option<Event>> {
+    /// As [`next_event`](Self::next_event), until `is_over` says that there is nothing to wait for any more: whoever makes that so
+    /// [wakes](Self::wake) those who wait.
+    pub(crate) fn next_event_until(
+        &self,
+        deadline: Option<Instant>,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.try_next_event()? {
                 return Ok(Some(event));
@@ -134,16 +197,33 @@ impl EventChannel {
                 return Ok(None);
             }
             let waiter = Waiter::new(self)?;
+            if is_over() {
+                return Ok(None);
+            }
             // What has come between the two looks, nobody wakes for.
-            if !wait_readable(self.as_fd(), Some(Duration::ZERO))? {
+            if !wait_readable(self.descriptor(), Some(Duration::ZERO))? {
                 waiter.sleep(remaining)?;
             }
         }
     }
 
+    /// Has all who wait look again: the kernel wakes nobody for the events that come along with an id.
+    pub(crate) fn wake(&self, state: &State) {
+        state.sleepers.wake();
+        if let Some(poller) = self.inner.poller.get() {
+            poller.signal();
+        }
+    }
+
     /// Whether an event waits, or comes in time.
     pub(crate) fn is_readable(&self, timeout: Duration) -> bool {
-        wait_readable(self.as_fd(), Some(timeout)).unwrap_or(false)
+        wait_readable(self.descriptor(), Some(timeout)).unwrap_or(false)
+    }
+
+    /// The kernel's own descriptor, which is for us only.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the channel, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }
     }
 
     /// `rdma_get_cm_event`: takes the next event if there is one.
@@ -155,17 +235,14 @@ impl EventChannel {
     #[doc(alias = "rdma_ack_cm_event")]
     pub fn try_next_event(&self) -> Result<Option<Event>> {
         let mut state = self.lock();
-        if state.stale_ids > 0 {
-            let remedy = "drop the ids of the device that was removed";
-            return Err(Errno(libc::ENODEV).with_remedy("rdma_get_cm_event", "", remedy));
-        }
-        while wait_readable(self.as_fd(), Some(Duration::ZERO))? {
+        state.check_stale()?;
+        while wait_readable(self.descriptor(), Some(Duration::ZERO))? {
             let mut event = ptr::null_mut();
             // SAFETY: the channel is alive, and `event` outlives the call. There is an event, and nobody else takes it.
             match minus_one_and_errno(unsafe { ffi::rdma_get_cm_event(self.as_raw(), &mut event) }) {
                 Ok(()) => {}
                 Err(Errno(libc::EINTR)) => continue,
-                Err(Errno(libc::EAGAIN)) => return Ok(None),
+                Err(Errno(libc::EAGAIN)) => break,
                 Err(errno) => return Err(errno.of("rdma_get_cm_event", "")),
             }
             // SAFETY: the event was taken just now, and is acked behind.
@@ -176,6 +253,9 @@ impl EventChannel {
                 state.notified.retain(|key| *key != copy.id());
             }
             return Ok(Some(copy));
+        }
+        if let Some(poller) = self.inner.poller.get() {
+            poller.clear();
         }
         Ok(None)
     }
@@ -195,8 +275,13 @@ impl EventChannel {
 }
 
 impl AsFd for EventChannel {
-    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like; then
-    /// [`try_next_event`](EventChannel::try_next_event) takes it. It is open as long as the channel:
+    /// A file descriptor that is readable while there are events, also those that came along with an [id](Id::migrate). It is for `poll`,
+    /// `epoll` and their like; then [`try_next_event`](EventChannel::try_next_event) takes the events, until there is none left.
+    ///
+    /// It is not the kernel's own, and costs two descriptors, the first time that it is asked for. Where the process has none left, it
+    /// is one that always tells to look.
+    ///
+    /// It is open as long as the channel:
     ///
     /// ```compile_fail,E0505
     /// use std::os::fd::AsFd;
@@ -208,111 +293,20 @@ impl AsFd for EventChannel {
     /// # Ok::<(), cm::Error>(())
     /// ```
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the channel, which `self` holds.
-        unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }
+        if let Some(poller) = self.inner.poller.get() {
+            return poller.as_fd();
+        }
+        // Under the lock, so that no id brings events along between the making and the keeping.
+        let _state = self.lock();
+        if let (None, Ok(poller)) = (self.inner.poller.get(), Poller::new(self.descriptor())) {
+            let _ = self.inner.poller.set(poller);
+        }
+        self.inner.poller.get().map_or(self.inner.always_ready, AsFd::as_fd)
     }
 }
 
 impl fmt::Debug for EventChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EventChannel(fd {})", self.as_fd().as_raw_fd())
+        write!(f, "EventChannel(fd {})", self.descriptor().as_raw_fd())
     }
-}
-
-impl State {
-    /// Has all who sleep look again: the kernel wakes nobody for the events that come along with an id.
-    pub(crate) fn wake(&self) {
-        for sleeper in &self.sleepers {
-            let one = 1u64;
-            // SAFETY: the descriptor is open, and the count outlives the call. If it is full, the thread is awake already.
-            unsafe { libc::write(sleeper.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
-        }
-    }
-}
-
-/// A thread that is about to sleep until there is an event.
-struct Waiter<'a> {
-    channel: &'a EventChannel,
-    wake: Arc<OwnedFd>,
-}
-
-impl<'a> Waiter<'a> {
-    fn new(channel: &'a EventChannel) -> Result<Self> {
-        thread_local! {
-            /// What wakes this thread: an `eventfd`.
-            static WAKE: RefCell<Option<Arc<OwnedFd>>> = const { RefCell::new(None) };
-        }
-        // A thread that is ending has none any more, and makes one for the moment.
-        let known = WAKE.try_with(|wake| wake.borrow().clone()).ok().flatten();
-        let wake = match known {
-            Some(wake) => wake,
-            None => Arc::new(eventfd().map_err(|errno| errno.of("eventfd", ""))?),
-        };
-        let _ = WAKE.try_with(|known| *known.borrow_mut() = Some(Arc::clone(&wake)));
-        channel.lock().sleepers.push(Arc::clone(&wake));
-        Ok(Self { channel, wake })
-    }
-
-    /// Sleeps until there is an event, or somebody says to look again.
-    fn sleep(&self, timeout: Option<Duration>) -> Result<()> {
-        poll(&mut [self.channel.as_fd(), self.wake.as_fd()].map(readable), timeout)
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        let mut state = self.channel.lock();
-        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &self.wake));
-        let mut count = 0u64;
-        // SAFETY: the descriptor is open, does not block, and the count outlives the call.
-        unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
-    }
-}
-
-fn eventfd() -> Result<OwnedFd, Errno> {
-    // SAFETY: the call has no pointers.
-    match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) } {
-        -1 => Err(Errno::last()),
-        // SAFETY: the descriptor was made just now, and nobody else has it.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
-}
-
-fn readable(fd: BorrowedFd<'_>) -> libc::pollfd {
-    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
-}
-
-/// Waits until one of the descriptors is readable, `timeout` is over, or a signal comes.
-fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<()> {
-    // Rounded up: a wait that ends early would only be begun again.
-    let timeout = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i32::MAX));
-    // SAFETY: there are as many structures as is said, and they outlive the call.
-    if unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout) } == -1 {
-        return match Errno::last() {
-            Errno(libc::EINTR) => Ok(()),
-            errno => Err(errno.of("poll", "the event channel")),
-        };
-    }
-    match polls[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) {
-        0 => Ok(()),
-        _ => Err(Errno(libc::EIO).with_remedy("poll", "the event channel", "the connection manager is gone")),
-    }
-}
-
-/// Waits until `fd` is readable. `false`: it was not until `timeout` was over, or a signal came.
-fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<bool> {
-    let mut polls = [readable(fd)];
-    poll(&mut polls, timeout)?;
-    Ok(polls[0].revents & libc::POLLIN != 0)
-}
-
-fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open.
-    let code = unsafe {
-        match libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) {
-            -1 => -1,
-            flags => libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK),
-        }
-    };
-    minus_one_and_errno(code)
 }

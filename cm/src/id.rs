@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::net::SocketAddr;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,53 @@ use crate::returns::Errno;
 /// [`queue_pair_modification`](Self::queue_pair_modification) and named in the [`ConnectionParameters`].
 ///
 /// Dropping an id ends its connection: the peer is told.
+///
+/// # Examples
+///
+/// The end that accepts, step by step; [`EventChannel`] has the other one.
+///
+/// ```no_run
+/// # fn main() -> cm::Result<()> {
+/// use cm::{ConnectionParameters, Depth, EventChannel, EventKind, PortSpace, TransitionOptions};
+/// use verbs::{QueuePair, Rc};
+///
+/// let channel = EventChannel::create()?;
+/// let listener = channel.create_id(PortSpace::TCP)?;
+/// listener.bind("0.0.0.0:7471".parse().unwrap())?;
+/// listener.listen(16)?;
+/// // The channel has the events of the listener and of all connections.
+/// let mut connections = Vec::new();
+/// while let Some(event) = channel.next_event(None)? {
+///     let key = event.id();
+///     match event.into_kind() {
+///         EventKind::ConnectRequest(request) => {
+///             let asked = request.parameters().clone();
+///             let id = request.into_id();
+///             let pd = id.protection_domain()?;
+///             let cq = id.context()?.create_completion_queue(16)?;
+///             let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build()?;
+///             // From here on, receives can be posted.
+///             id.init_queue_pair(&qp)?;
+///             let mut transition = TransitionOptions::default();
+///             transition.responder_resources = Some(asked.responder_resources.min(16));
+///             transition.initiator_depth = Some(asked.initiator_depth.min(16));
+///             id.connect_queue_pair(&qp, &transition)?;
+///             let mut answer = ConnectionParameters::new(qp.qp_num());
+///             answer.responder_resources = Depth::Exactly(asked.responder_resources.min(16));
+///             answer.initiator_depth = Depth::Exactly(asked.initiator_depth.min(16));
+///             id.accept(&answer)?;
+///             connections.push((id, qp));
+///         }
+///         EventKind::Established(_) => println!("connection {key} stands"),
+///         EventKind::Disconnected => {
+///             println!("connection {key} has ended");
+///             connections.retain(|(id, _)| id.key() != key);
+///         }
+///         other => println!("{key}: {other}"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[doc(alias = "rdma_cm_id")]
 pub struct Id {
     inner: Arc<RawId>,
@@ -45,6 +92,19 @@ impl Id {
 
     pub(crate) fn of(id: RawId) -> Self {
         Self { inner: Arc::new(id) }
+    }
+
+    /// Takes over an id that was made by librdmacm.
+    ///
+    /// # Safety
+    ///
+    /// * `id` came from `rdma_create_id` with this channel, not from `rdma_create_ep` or a connection request, does not listen, has no queue
+    ///   pair of librdmacm's, and is in no multicast group.
+    /// * No event of it waits to be acknowledged.
+    /// * From now on nobody else uses or destroys it.
+    pub unsafe fn from_raw(id: NonNull<ffi::rdma_cm_id>, channel: &EventChannel) -> Self {
+        // SAFETY: as the caller says.
+        Self::of(unsafe { RawId::from_raw(id, channel) })
     }
 
     /// Another handle to the same id.
@@ -73,11 +133,12 @@ impl Id {
 
     /// `rdma_migrate_id`: has the id's events arrive on another channel, those that have not been taken yet too.
     ///
-    /// Threads that wait for the other channel's events see to those that came along. Who waits for its descriptor is not woken for them.
+    /// Who waits for the other channel's events, on a thread or with its descriptor, sees to those that came along.
     ///
     /// # Errors
     ///
-    /// * [`Error::WrongState`]: the id listens, and events wait on its channel. Take them first: the kernel would lose connection requests.
+    /// * [`Error::WrongState`]: the id listens. Migrate it before: the kernel would lose connection requests that come meanwhile.
+    /// * [`Error::WrongState`]: the device was removed while the id was leaving a multicast group; it can only be dropped.
     /// * The kernel's, such as `ENXIO`: the device is gone.
     ///
     /// # References
@@ -105,7 +166,7 @@ impl Id {
         let mut raw = RawAddress::from(address);
         // SAFETY: the id is alive, and the address outlives the call.
         self.inner.call(|id| unsafe { ffi::rdma_bind_addr(id, raw.as_mut_ptr()) }).map_err(|errno| match errno.0 {
-            libc::EADDRINUSE => Error::AddressInUse { address },
+            libc::EADDRINUSE => Error::AddressInUse { call: "rdma_bind_addr", address },
             libc::ENODEV => {
                 errno.with_remedy("rdma_bind_addr", address, "no RDMA device is on an interface with this address")
             }
@@ -118,20 +179,24 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// [`Error::AddressUnresolved`], with `ENETUNREACH` if there is no route, or `EINVAL` if the id has been used already.
+    /// * [`Error::AddressInUse`]: another id has the port of `source`.
+    /// * [`Error::AddressUnresolved`], with `ENETUNREACH` if there is no route, or `EINVAL` if the id has been used already.
     ///
     /// # References
     ///
     /// [rdma_resolve_addr(3)](https://man7.org/linux/man-pages/man3/rdma_resolve_addr.3.html)
     #[doc(alias = "rdma_resolve_addr")]
     pub fn resolve_addr(&self, source: Option<SocketAddr>, address: SocketAddr, timeout: Duration) -> Result<()> {
-        let mut source = source.map(RawAddress::from);
-        let source = source.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
+        let mut raw_source = source.map(RawAddress::from);
+        let from = raw_source.as_mut().map_or(ptr::null_mut(), RawAddress::as_mut_ptr);
         let mut raw = RawAddress::from(address);
         self.inner
             // SAFETY: the id is alive, and the addresses outlive the call.
-            .call(|id| unsafe { ffi::rdma_resolve_addr(id, source, raw.as_mut_ptr(), milliseconds(timeout)) })
-            .map_err(|errno| Error::AddressUnresolved { address, errno: errno.0 })
+            .call(|id| unsafe { ffi::rdma_resolve_addr(id, from, raw.as_mut_ptr(), milliseconds(timeout)) })
+            .map_err(|errno| match (errno.0, source) {
+                (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { call: "rdma_resolve_addr", address },
+                (errno, _) => Error::AddressUnresolved { address, errno },
+            })
     }
 
     /// `rdma_resolve_route`: finds the path to the address. [`RouteResolved`](crate::EventKind::RouteResolved) or
@@ -172,7 +237,7 @@ impl Id {
     pub fn listen(&self, backlog: u32) -> Result<()> {
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         self.inner.listen(backlog).map_err(|errno| match (errno.0, self.local_addr()) {
-            (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { address },
+            (libc::EADDRINUSE, Some(address)) => Error::AddressInUse { call: "rdma_listen", address },
             _ => errno.of("rdma_listen", format_args!("backlog {backlog}")),
         })
     }

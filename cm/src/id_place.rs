@@ -52,7 +52,7 @@ impl Id {
     ///
     /// As those of [`context`](Self::context).
     pub fn protection_domain(&self) -> Result<ProtectionDomain> {
-        self.device()?.pd.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })
+        self.device()?.pd.ok_or(Error::WrongState { call: "Id::protection_domain", rule: NO_DEVICE_YET })
     }
 
     fn device(&self) -> Result<CmDevice> {
@@ -61,7 +61,7 @@ impl Id {
             let id = unsafe { id.as_ref() };
             (NonNull::new(id.verbs), NonNull::new(id.pd))
         });
-        let context = context.ok_or(Error::WrongState { call: "rdma_create_qp", rule: NO_DEVICE_YET })?;
+        let context = context.ok_or(Error::WrongState { call: "Id::context", rule: NO_DEVICE_YET })?;
         // SAFETY: both are the id's, which the lender keeps.
         unsafe { device::of_id(context, pd, self.share()) }
     }

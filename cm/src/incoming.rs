@@ -7,6 +7,7 @@ use verbs::{ProtectionDomain, QueuePair, Rc};
 use crate::connection::Connection;
 use crate::connection_options::{ConnectionOptions, Deadline, unexpected};
 use crate::connection_request::ConnectionRequest;
+use crate::ece;
 use crate::error::{Error, Result};
 use crate::event::EventKind;
 use crate::parameters::Depth;
@@ -18,6 +19,8 @@ impl ConnectionRequest {
     ///
     /// Where the peer may send before this end has posted receives, [`prepare`](Self::prepare) the connection, and post them before
     /// accepting. (With the peer's `rnr_retry_count` at 7, its messages only wait.)
+    ///
+    /// A peer that was connected and has ended the connection already is no error: what it has sent has arrived.
     ///
     /// # Errors
     ///
@@ -47,12 +50,16 @@ impl ConnectionRequest {
     /// * [`Error::Disconnected`]: the peer has gone.
     /// * As those of [`Id::init_queue_pair`](crate::Id::init_queue_pair); the peer is refused.
     pub fn prepare_with(self, queue_pair: QueuePair<Rc>, options: &ConnectionOptions) -> Result<IncomingConnection> {
-        self.id().init_queue_pair(&queue_pair).map_err(|error| match error {
-            // A request that came is far enough for this, unless it is gone.
-            Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
-            error => error,
-        })?;
+        self.id().init_queue_pair(&queue_pair).map_err(or_gone)?;
         Ok(IncomingConnection { request: self, queue_pair, options: options.clone() })
+    }
+}
+
+/// The error of a transition: a request that came is far enough for each, unless its peer is gone.
+fn or_gone(error: Error) -> Error {
+    match error {
+        Error::Call { call: "rdma_init_qp_attr", errno: libc::EINVAL, .. } => Error::Disconnected,
+        error => error,
     }
 }
 
@@ -96,7 +103,7 @@ impl IncomingConnection {
         self.request.reject(private_data)
     }
 
-    /// Accepts, and waits until the peer is ready too.
+    /// Accepts, and waits until the peer is ready too: as long as the options' [timeout](ConnectionOptions::timeout) says.
     ///
     /// # Errors
     ///
@@ -119,11 +126,14 @@ impl IncomingConnection {
             responder_resources: Some(responder_resources),
             initiator_depth: Some(initiator_depth),
         };
-        request.id().connect_queue_pair(&queue_pair, &transition)?;
+        ece::answer(request.id(), &queue_pair)?;
+        request.id().connect_queue_pair(&queue_pair, &transition).map_err(or_gone)?;
         request.id().accept(&parameters)?;
         let (id, peer) = request.into_parts();
         match id.wait_for_event(&deadline, "rdma_accept, until the peer is ready")? {
             EventKind::Established(_) => Ok(Connection::new(id, queue_pair, peer)),
+            // The end has overtaken the peer's last word: it was connected, and what it has sent is here.
+            EventKind::Disconnected => Connection::new(id, queue_pair, peer).ended(),
             other => Err(unexpected(other, address)),
         }
     }

@@ -22,21 +22,23 @@
 //! ```
 //!
 //! ```no_run
+//! use std::time::Duration;
+//!
 //! use verbs::{AccessFlags, ReceiveRequest, WorkCompletion};
 //!
 //! fn main() -> cm::Result<()> {
 //!     let listener = cm::Listener::bind("0.0.0.0:7471")?;
-//!     for connection in listener.incoming() {
-//!         let connection = connection?;
-//!         let mut region = connection.protection_domain().register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
-//!         let room = [region.slice(..)?];
-//!         connection.queue_pair().post_receive(&ReceiveRequest::new(1, &room))?;
-//!         let mut completions = [WorkCompletion::default(); 1];
-//!         for completion in connection.completion_queue().wait(&mut completions, None)? {
-//!             let length = completion.success()?.byte_len().unwrap_or(0) as usize;
-//!             println!("{}", String::from_utf8_lossy(&region.to_vec(..length)?));
+//!     while let Some(request) = listener.next_request(None)? {
+//!         let Ok(incoming) = request.prepare(&cm::ConnectionOptions::default()) else { continue };
+//!         let region = incoming.protection_domain().register(vec![0; 4096], AccessFlags::LOCAL_WRITE)?;
+//!         incoming.queue_pair().post_receive(&ReceiveRequest::new(1, &[region.slice(..)?]))?;
+//!         // A client that has died is no reason to end.
+//!         let Ok(connection) = incoming.accept() else { continue };
+//!         let queue = connection.completion_queue();
+//!         for completion in queue.wait(&mut [WorkCompletion::default()], Some(Duration::from_secs(10)))? {
+//!             let Ok(message) = completion.success() else { continue };
+//!             println!("{}", String::from_utf8_lossy(&region.to_vec(..message.byte_len().unwrap_or(0) as usize)?));
 //!         }
-//!         connection.wait_disconnected(None)?;
 //!     }
 //!     Ok(())
 //! }
@@ -91,16 +93,24 @@
 //!
 //! # Threads
 //!
-//! All types can be used from several threads. A channel's lock is held for each call on its ids, none of which waits for a peer.
+//! All types can be used from several threads. A channel's lock is held for each call on its ids, none of which waits for a peer. (After
+//! [`Id::notify`], disconnecting and dropping the id wait for the kernel, up to a second.)
+//!
+//! # File descriptors
+//!
+//! A channel has one, and two more once its descriptor ([`AsFd`](std::os::fd::AsFd)) is asked for; a thread that waits for events has one for
+//! itself. So a [`Connection`] costs two: that of its channel, and that of its completion channel, unless the options bring queues along.
 #![deny(unsafe_code)]
 
 mod address;
 mod address_info;
+mod channel_state;
 mod connection;
 mod connection_options;
 mod connection_request;
 mod datagram;
 mod device;
+mod ece;
 mod error;
 mod event;
 mod event_channel;
@@ -108,6 +118,7 @@ mod id;
 mod id_place;
 mod incoming;
 mod listener;
+mod listener_options;
 mod lookup;
 mod multicast;
 mod open_enum;
@@ -119,11 +130,12 @@ mod queue_pair;
 mod raw_id;
 mod rejection;
 mod returns;
+mod waiting;
 
 /// The raw bindings.
 pub use rdmacm_sys as ffi;
 
-pub use address_info::{AddressHints, AddressInfo, address_info};
+pub use address_info::{AddressFamily, AddressHints, AddressInfo, QueuePairType, address_info};
 pub use connection::Connection;
 pub use connection_options::ConnectionOptions;
 pub use connection_request::ConnectionRequest;
@@ -135,6 +147,7 @@ pub use event_channel::EventChannel;
 pub use id::Id;
 pub use incoming::IncomingConnection;
 pub use listener::{Incoming, Listener};
+pub use listener_options::ListenerOptions;
 pub use lookup::{Address, ToAddress};
 pub use multicast::{MulticastGroup, MulticastMembership, MulticastRole};
 pub use outgoing::{OutgoingConnection, Route, connect};
@@ -170,6 +183,7 @@ mod tests {
         is_send_and_sync::<Error>();
         is_send_and_sync::<EventKind>();
         is_send_and_sync::<Incoming<'_>>();
+        is_send_and_sync::<ListenerOptions>();
         is_send_and_sync::<Address>();
         is_send_and_sync::<AddressInfo>();
         is_send_and_sync::<DatagramPeer>();

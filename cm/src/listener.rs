@@ -1,7 +1,9 @@
 //! [`Listener`].
 
+use std::iter::FusedIterator;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::connection::Connection;
@@ -11,11 +13,8 @@ use crate::error::{Error, Result};
 use crate::event::EventKind;
 use crate::event_channel::EventChannel;
 use crate::id::Id;
+use crate::listener_options::ListenerOptions;
 use crate::lookup::ToAddress;
-use crate::port_space::PortSpace;
-
-/// How many connection requests wait at most, unless it is said.
-const BACKLOG: u32 = 128;
 
 /// Accepts reliable connections at an address.
 ///
@@ -43,6 +42,8 @@ pub struct Listener {
     id: Id,
     channel: EventChannel,
     options: ConnectionOptions,
+    /// Whether the device is gone, of which the kernel tells once.
+    is_removed: AtomicBool,
 }
 
 impl Listener {
@@ -56,36 +57,22 @@ impl Listener {
     /// * As those of [`Id::bind`].
     #[doc(alias = "rdma_bind_addr")]
     pub fn bind(address: impl ToAddress) -> Result<Self> {
-        Self::bind_with(address, &ConnectionOptions::default(), BACKLOG)
+        ListenerOptions::default().bind(address)
     }
 
     /// As [`bind`](Self::bind), with options for the connections that are [accepted](Self::accept), and the number of requests that
-    /// may wait.
+    /// may wait. [`ListenerOptions`] have more.
     ///
     /// # Errors
     ///
     /// As those of [`bind`](Self::bind).
     pub fn bind_with(address: impl ToAddress, options: &ConnectionOptions, backlog: u32) -> Result<Self> {
-        Self::bind_in(PortSpace::TCP, address, options, backlog)
+        ListenerOptions { backlog, connections: options.clone(), ..ListenerOptions::default() }.bind(address)
     }
 
-    pub(crate) fn bind_in(
-        space: PortSpace,
-        address: impl ToAddress,
-        options: &ConnectionOptions,
-        backlog: u32,
-    ) -> Result<Self> {
-        let target = address.to_address();
-        let mut last = None;
-        for address in target.look_up(&Deadline::after(options.timeout))? {
-            let channel = EventChannel::create()?;
-            let id = channel.create_id(space)?;
-            match id.bind(address).and_then(|()| id.listen(backlog)) {
-                Ok(()) => return Ok(Self { id, channel, options: options.clone() }),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| target.no_address()))
+    /// With an id that listens, on a channel of its own.
+    pub(crate) fn new(id: Id, channel: EventChannel, options: ConnectionOptions) -> Self {
+        Self { id, channel, options, is_removed: AtomicBool::new(false) }
     }
 
     /// The address, with the port that was chosen.
@@ -121,14 +108,18 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// * [`Error::DeviceRemoved`]: the device at whose address it listens is gone.
+    /// * [`Error::DeviceRemoved`]: the device at whose address it listens is gone. Each call says so from then on, on every thread.
     /// * `EMFILE`: there is no descriptor left for the request's events; it is refused.
     #[doc(alias = "rdma_get_request")]
     #[doc(alias = "RDMA_CM_EVENT_CONNECT_REQUEST")]
     pub fn next_request(&self, timeout: Option<Duration>) -> Result<Option<ConnectionRequest>> {
         let deadline = Deadline::after(timeout.unwrap_or(Duration::MAX));
         loop {
-            match self.channel.next_event(timeout.map(|_| deadline.remaining()))? {
+            let event = self.channel.next_event_until(deadline.end(), || self.is_removed())?;
+            if self.is_removed() {
+                return Err(Error::DeviceRemoved);
+            }
+            match event {
                 None => return Ok(None),
                 Some(event) if event.id() == self.id.key() => match event.into_kind() {
                     EventKind::ConnectRequest(request) => {
@@ -136,7 +127,10 @@ impl Listener {
                         request.id().migrate(&EventChannel::create()?)?;
                         return Ok(Some(request));
                     }
-                    EventKind::DeviceRemoval => return Err(Error::DeviceRemoved),
+                    EventKind::DeviceRemoval => {
+                        self.is_removed.store(true, Ordering::Release);
+                        self.channel.wake(&self.channel.lock());
+                    }
                     _ => {}
                 },
                 Some(_) => {}
@@ -144,9 +138,15 @@ impl Listener {
         }
     }
 
-    /// The connections, one after another, without an end.
+    fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
+    }
+
+    /// The connections, one after another, until the listener's device is removed: that is the last error.
+    ///
+    /// A peer that goes away while it is being accepted is an error, too, and others come behind it.
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self }
+        Incoming { listener: self, is_over: false }
     }
 }
 
@@ -162,12 +162,20 @@ impl AsFd for Listener {
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a Listener,
+    is_over: bool,
 }
 
 impl Iterator for Incoming<'_> {
     type Item = Result<Connection>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.listener.accept())
+        if self.is_over {
+            return None;
+        }
+        let connection = self.listener.accept();
+        self.is_over = matches!(connection, Err(Error::DeviceRemoved)) && self.listener.is_removed();
+        Some(connection)
     }
 }
+
+impl FusedIterator for Incoming<'_> {}

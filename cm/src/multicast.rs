@@ -250,4 +250,19 @@ impl MulticastGroup {
     pub fn id(&self) -> &Id {
         &self.id
     }
+
+    /// Leaves the group. The queue pair stays: what has arrived is still in its queue, and it can send and receive otherwise.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::Verbs`]: the queue pair could not be detached.
+    /// * As those of [`MulticastMembership::leave`].
+    pub fn leave(self) -> Result<QueuePair<Ud>> {
+        let Self { attachment, membership, queue_pair, .. } = self;
+        if let Some(attachment) = attachment {
+            attachment.detach().map_err(|(_, error)| error)?;
+        }
+        membership.leave()?;
+        Ok(queue_pair)
+    }
 }

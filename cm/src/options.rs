@@ -117,6 +117,16 @@ impl Id {
     /// `rdma_set_local_ece`: the vendor's options to send with the request or the answer. They are those of the queue pair's
     /// [`enhanced_connection`](verbs::QueuePair::enhanced_connection).
     ///
+    /// Connecting and accepting in one call exchange them, where the device has any. Step by step, the order is this:
+    ///
+    /// 1. Who connects makes the queue pair, sets here what it has, and calls [`connect`](Self::connect).
+    /// 2. Who accepts makes its own queue pair, [sets](verbs::QueuePair::set_enhanced_connection) on it what the request
+    ///    [brought](Self::remote_ece), asks it what it has now, sets that here, and then calls
+    ///    [`connect_queue_pair`](Self::connect_queue_pair) and [`accept`](Self::accept). The answer carries the vendor's identifier of the
+    ///    request.
+    /// 3. Who connects sets on its queue pair what the answer brought, and then calls
+    ///    [`connect_queue_pair`](Self::connect_queue_pair) and [`establish`](Self::establish).
+    ///
     /// # Errors
     ///
     /// `EINVAL`: the vendor's identifier is 0.

@@ -6,6 +6,7 @@ use verbs::{Context, ProtectionDomain, QueuePair, Rc};
 
 use crate::connection::Connection;
 use crate::connection_options::{ConnectionOptions, Deadline, unexpected};
+use crate::ece;
 use crate::error::Result;
 use crate::event::EventKind;
 use crate::id::Id;
@@ -42,7 +43,8 @@ pub fn connect(address: impl ToAddress) -> Result<Connection> {
 }
 
 impl ConnectionOptions {
-    /// Connects to an address. Of the addresses of a name each is tried in turn, until one connects.
+    /// Connects to an address. Of the addresses of a name each is tried in turn, until one connects; each has an equal share of the
+    /// [time](Self::timeout) that is left.
     ///
     /// Where the peer may send before this end has posted receives, [`prepare`](Self::prepare) the connection, and post them before
     /// connecting. (With [`rnr_retry_count`](Self::rnr_retry_count) at 7, the peer's messages only wait.)
@@ -51,50 +53,53 @@ impl ConnectionOptions {
     ///
     /// * [`Error::NoDevice`](crate::Error::NoDevice): the machine has no RDMA device.
     /// * [`Error::Lookup`](crate::Error::Lookup): the name has no address.
-    /// * [`Error::AddressUnresolved`](crate::Error::AddressUnresolved), [`Error::RouteUnresolved`](crate::Error::RouteUnresolved),
-    ///   [`Error::Unreachable`](crate::Error::Unreachable): nobody can be reached there.
+    /// * [`Error::AddressUnresolved`](crate::Error::AddressUnresolved), [`Error::RouteUnresolved`](crate::Error::RouteUnresolved): nobody can
+    ///   be reached there.
     /// * [`Error::Rejected`](crate::Error::Rejected): nobody listens, or the peer refuses.
-    /// * [`Error::TimedOut`](crate::Error::TimedOut): the peer neither accepts nor refuses.
+    /// * [`Error::TimedOut`](crate::Error::TimedOut): the peer neither accepts nor refuses, or its host has died just now. The kernel asks
+    ///   again and again for more than a minute before it says [`Error::Unreachable`](crate::Error::Unreachable): with a shorter
+    ///   [timeout](Self::timeout), as by default, that is never seen.
     /// * [`Error::Verbs`](crate::Error::Verbs): the queue pair could not be made.
     #[doc(alias = "rdma_connect")]
     pub fn connect(&self, address: impl ToAddress) -> Result<Connection> {
-        let deadline = Deadline::after(self.timeout);
-        self.prepare_until(address, &deadline)?.connect_until(&deadline)
+        self.try_each(&address, |route, deadline| route.prepare()?.connect_until(deadline))
     }
 
     /// As [`connect`](Self::connect), up to where receives can be posted.
+    ///
+    /// Of the addresses of a name it is the first one that there is a route to; whether anybody listens there, only
+    /// [`OutgoingConnection::connect`] finds out, which has the whole [time](Self::timeout) once more.
     ///
     /// # Errors
     ///
     /// As those of [`connect`](Self::connect), but for the peer's answer.
     pub fn prepare(&self, address: impl ToAddress) -> Result<OutgoingConnection> {
-        self.prepare_until(address, &Deadline::after(self.timeout))
-    }
-
-    fn prepare_until(&self, address: impl ToAddress, deadline: &Deadline) -> Result<OutgoingConnection> {
-        self.resolve_until(address, deadline)?.prepare()
+        self.try_each(&address, |route, _| route.prepare())
     }
 
     /// As [`connect`](Self::connect), up to where the device that leads to the peer is known, and objects can be made on it.
+    ///
+    /// What [`prepare`](Self::prepare) says of several addresses and of the time holds here, too.
     ///
     /// # Errors
     ///
     /// As those of [`connect`](Self::connect), but for the queue pair and the peer's answer.
     pub fn resolve(&self, address: impl ToAddress) -> Result<Route> {
-        self.resolve_until(address, &Deadline::after(self.timeout))
+        self.try_each(&address, |route, _| Ok(route))
     }
 
-    fn resolve_until(&self, address: impl ToAddress, deadline: &Deadline) -> Result<Route> {
+    /// Finds a route to one address after another, until `attempt` succeeds with one.
+    fn try_each<R>(
+        &self,
+        address: &dyn ToAddress,
+        mut attempt: impl FnMut(Route, &Deadline) -> Result<R>,
+    ) -> Result<R> {
         PortSpace::TCP.check(Carrier::Request, "rdma_connect", &self.private_data)?;
-        let target = address.to_address();
-        let mut last = None;
-        for address in target.look_up(deadline)? {
-            match self.resolve_route(PortSpace::TCP, address, deadline) {
-                Ok(id) => return Ok(Route { id, address, options: self.clone() }),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| target.no_address()))
+        let deadline = Deadline::after(self.timeout);
+        address.to_address().try_each(&deadline, |address, deadline| {
+            let id = self.resolve_route(PortSpace::TCP, address, deadline)?;
+            attempt(Route { id, address, options: self.clone() }, deadline)
+        })
     }
 }
 
@@ -187,7 +192,8 @@ impl OutgoingConnection {
         &mut self.options
     }
 
-    /// Asks the peer, and waits for its answer.
+    /// Asks the peer, and waits for its answer: as long as the options' [timeout](ConnectionOptions::timeout) says, whatever the steps
+    /// before took.
     ///
     /// # Errors
     ///
@@ -199,6 +205,7 @@ impl OutgoingConnection {
 
     fn connect_until(self, deadline: &Deadline) -> Result<Connection> {
         let Self { id, queue_pair, address, options } = self;
+        ece::offer(&id, &queue_pair)?;
         id.connect(&options.parameters(&queue_pair))?;
         let peer = match id.wait_for_event(deadline, "rdma_connect, until the peer accepts")? {
             EventKind::ConnectResponse(peer) => peer,
@@ -209,6 +216,7 @@ impl OutgoingConnection {
             min_rnr_timer: Some(options.min_rnr_timer),
             ..TransitionOptions::default()
         };
+        ece::take(&id, &queue_pair)?;
         id.connect_queue_pair(&queue_pair, &transition)?;
         id.establish()?;
         Ok(Connection::new(id, queue_pair, peer))

@@ -20,15 +20,17 @@ pub enum Depth {
     #[doc(alias = "RDMA_MAX_INIT_DEPTH")]
     #[default]
     Max,
-    /// So many, up to the device's limit.
+    /// So many, up to the device's limit; when accepting in [one call](crate::ConnectionRequest::accept), no more than the peer asked for, or
+    /// answers. ([`Id::accept`](crate::Id::accept) takes the number as it is.)
     Exactly(u8),
 }
 
 impl Depth {
-    /// The depth of who accepts: by default what was asked for, within the device's limit.
+    /// The depth of who accepts: no more than what was asked for, and by default within the device's limit. More requests than the peer
+    /// answers would end the connection.
     pub(crate) fn when_asked(self, asked: u8, limit: u32) -> u8 {
         match self {
-            Self::Exactly(depth) => depth,
+            Self::Exactly(depth) => depth.min(asked),
             // 255 means something else to librdmacm.
             Self::Max => u32::from(asked).min(limit).min(254) as u8,
         }
@@ -184,7 +186,9 @@ mod tests {
             parameters.responder_resources = Depth::Exactly(depth);
             assert!(raw(&parameters).is_ok());
         }
-        assert_eq!(Depth::Exactly(3).when_asked(1, 1), 3);
+        assert_eq!(Depth::Exactly(3).when_asked(1, 128), 1);
+        assert_eq!(Depth::Exactly(3).when_asked(5, 128), 3);
+        assert_eq!(Depth::Exactly(200).when_asked(255, 128), 200, "it is the device that refuses it");
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use crate::id::Id;
 
+/// Bits of the mask that old kernels set, to hand RoCE's Ethernet addresses (`IBV_QP_SMAC` and the like, which libibverbs does not have any
+/// more) to the driver, for InfiniBand as well, where drivers refuse them.
+const OLD_ROCE_BITS: u32 = 0xe0_0000;
+
 /// What a transition to RTR or RTS sets other than librdmacm would.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
@@ -64,7 +68,7 @@ impl Id {
     /// * [`Error::InvalidArgument`]: the queue pair is of another [context](Self::context).
     /// * As those of [`queue_pair_modification`](Self::queue_pair_modification) and of [`QueuePair::modify`].
     pub fn init_queue_pair<T: Connected>(&self, qp: &QueuePair<T>) -> Result<()> {
-        self.check_context(qp)?;
+        self.check_context("rdma_init_qp_attr", qp)?;
         Ok(qp.modify(&self.queue_pair_modification(QueuePairState::INIT)?)?)
     }
 
@@ -75,7 +79,7 @@ impl Id {
     ///
     /// As those of [`init_queue_pair`](Self::init_queue_pair).
     pub fn connect_queue_pair<T: Connected>(&self, qp: &QueuePair<T>, options: &TransitionOptions) -> Result<()> {
-        self.check_context(qp)?;
+        self.check_context("rdma_init_qp_attr", qp)?;
         // Once more, since the rights depend on what the two ends have agreed on.
         let mut init = self.queue_pair_modification(QueuePairState::INIT)?;
         if let Some(access) = options.access {
@@ -85,8 +89,7 @@ impl Id {
 
         let (attributes, mut mask) = self.transition(QueuePairState::READY_TO_RECEIVE)?;
         if self.context()?.port(self.port())?.link_layer() == LinkLayer::INFINIBAND {
-            // Bits for RoCE that old kernels set for InfiniBand as well.
-            mask &= !0xe0_0000;
+            mask &= !OLD_ROCE_BITS;
         }
         let mut receive = QueuePairModification::from_raw(&attributes, mask);
         if let Some(timer) = options.min_rnr_timer {
@@ -110,21 +113,21 @@ impl Id {
     ///
     /// As those of [`init_queue_pair`](Self::init_queue_pair).
     pub fn activate_queue_pair(&self, qp: &QueuePair<Ud>) -> Result<()> {
-        self.check_context(qp)?;
+        self.check_context("rdma_init_qp_attr", qp)?;
         qp.modify(&self.queue_pair_modification(QueuePairState::INIT)?)?;
         qp.modify(&QueuePairModification::to(QueuePairState::READY_TO_RECEIVE))?;
         Ok(qp.modify(&QueuePairModification::to(QueuePairState::READY_TO_SEND).sq_psn(0))?)
     }
 
     /// Refuses a queue pair that was made of another context: the kernel would say only `EINVAL`, if anything.
-    fn check_context<T: verbs::Transport>(&self, qp: &QueuePair<T>) -> Result<()> {
+    pub(crate) fn check_context<T: verbs::Transport>(&self, call: &'static str, qp: &QueuePair<T>) -> Result<()> {
         let own = self.context()?;
         let context = qp.protection_domain().context();
         if own.as_raw() == context.as_raw() {
             return Ok(());
         }
         Err(Error::invalid(
-            "rdma_init_qp_attr",
+            call,
             "the queue pair",
             format!("of another context of {}", context.device().name()),
             format!(

@@ -20,8 +20,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::channel_state::State;
 use crate::error::{Error, Result};
-use crate::event_channel::{EventChannel, State};
+use crate::event_channel::EventChannel;
 use crate::ffi;
 use crate::port_space::PortSpace;
 use crate::returns::{Errno, minus_one_and_errno};
@@ -65,10 +66,8 @@ pub(crate) struct RawId {
     is_of_request: bool,
     /// Whether that request was accepted.
     is_accepted: AtomicBool,
-    /// Whether connection requests may wait on the channel.
+    /// Whether connection requests may come.
     is_listening: AtomicBool,
-    /// Whether a membership was left that the kernel may still send events of.
-    has_stale_events: AtomicBool,
     /// The multicast groups that the id is in.
     groups: Mutex<Vec<IpAddr>>,
     /// Where the id's events go. Another one only by `migrate`, which holds this lock and those of both channels.
@@ -88,9 +87,9 @@ impl Drop for RawId {
         // SAFETY: the id is alive and nobody else has it. All of its events that were taken are acked. If the kernel does not know it
         // any more, librdmacm keeps it.
         let code = unsafe { ffi::rdma_destroy_id(self.id.as_ptr()) };
-        if code == 0 && self.has_stale_events.load(Ordering::Relaxed) {
+        if code == 0 {
             // With the id its events went.
-            lock.stale_ids -= 1;
+            lock.remove(self.key);
         }
     }
 }
@@ -107,6 +106,19 @@ impl RawId {
         minus_one_and_errno(code).map_err(|errno| errno.of("rdma_create_id", space))?;
         let Some(id) = NonNull::new(id) else { return Err(Errno(libc::EIO).of("rdma_create_id", space)) };
         Ok(Self::of(id, key, space, false, channel))
+    }
+
+    /// Takes over an id, and gives it a key of its own.
+    ///
+    /// # Safety
+    ///
+    /// `id` is alive, was made on `channel`, does not listen, and nobody else has it.
+    pub(crate) unsafe fn from_raw(id: NonNull<ffi::rdma_cm_id>, channel: &EventChannel) -> Self {
+        let _lock = channel.lock();
+        // SAFETY: as the caller says, and the lock is held.
+        let mut id = unsafe { Self::of_request(id, channel) };
+        id.is_of_request = false;
+        id
     }
 
     /// Takes over the id of a connection request, and gives it a key of its own.
@@ -138,7 +150,6 @@ impl RawId {
             is_of_request,
             is_accepted: AtomicBool::new(false),
             is_listening: AtomicBool::new(false),
-            has_stale_events: AtomicBool::new(false),
             groups: Mutex::new(Vec::new()),
             channel: Mutex::new(channel.clone()),
         }
@@ -278,7 +289,7 @@ impl RawId {
                     // The device has gone just now. The id still points there.
                     mem::forget(own);
                 }
-                state.wake();
+                channel.wake(state);
             }
         }
     }
@@ -320,9 +331,9 @@ impl RawId {
         }
         // SAFETY: the id is alive, the lock is held, and no event waits to be acked, so that the call does not wait.
         let result = minus_one_and_errno(unsafe { ffi::rdma_leave_multicast(self.id.as_ptr(), group) });
-        if result == Err(Errno(libc::ENXIO)) && !self.has_stale_events.swap(true, Ordering::Relaxed) {
+        if result == Err(Errno(libc::ENXIO)) {
             // The device has gone just now. No event may be taken until the id and its events are gone, too.
-            lock.stale_ids += 1;
+            lock.add_stale(self.key);
         }
         result
     }
@@ -336,21 +347,18 @@ impl RawId {
         // Always in the same order, so that two migrations never wait for each other.
         let (first, second) = if from.as_raw() < to.as_raw() { (&*from, to) } else { (to, &*from) };
         let mut locks = (first.lock(), second.lock());
-        // The kernel would leave the requests behind, where nobody can take them.
-        if self.is_listening.load(Ordering::Relaxed) && from.is_readable(Duration::ZERO) {
-            let rule = "connection requests may wait on the channel of an id that listens; take its events first";
-            return Err(Error::WrongState { call: "rdma_migrate_id", rule });
-        }
+        let (old, new) =
+            if from.as_raw() < to.as_raw() { (&mut locks.0, &mut locks.1) } else { (&mut locks.1, &mut locks.0) };
+        // The kernel would leave connection requests behind, where nobody can take them, and take stale events along.
+        old.check_migration(self.key, self.is_listening.load(Ordering::Relaxed))?;
         // SAFETY: the id and both channels are alive, and their locks are held. No event of the id waits to be acked, so the call does
         // not wait.
         let result = minus_one_and_errno(unsafe { ffi::rdma_migrate_id(self.id.as_ptr(), to.as_raw()) });
         if result.is_ok() {
-            let (old, new) =
-                if from.as_raw() < to.as_raw() { (&mut locks.0, &mut locks.1) } else { (&mut locks.1, &mut locks.0) };
             if let Some(index) = old.notified.iter().position(|key| *key == self.key) {
                 new.notified.push(old.notified.swap_remove(index));
             }
-            new.wake();
+            to.wake(new);
         }
         drop(locks);
         result.map_err(|errno| errno.of("rdma_migrate_id", format_args!("{self:?}")))?;

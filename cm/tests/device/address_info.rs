@@ -31,3 +31,27 @@ fn names_without_an_address_are_errors_that_name_them() {
     let error = address_info(Some("localhost"), None, &hints).unwrap_err();
     assert!(matches!(error, Error::Lookup { .. }), "{error}");
 }
+
+#[test]
+fn what_was_found_can_be_connected_to_and_has_the_kind_that_was_asked_for() {
+    let listener = Listener::bind(address()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let mut hints = AddressHints::default();
+    hints.family = Some(AddressFamily::V4);
+    hints.numeric_host = true;
+    hints.queue_pair_type = Some(QueuePairType::RC);
+    let found = address_info(Some(&ip().to_string()), Some(&port), &hints).unwrap();
+    assert_eq!((found[0].family, found[0].queue_pair_type), (AddressFamily::V4, QueuePairType::RC));
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| listener.accept().unwrap());
+        let client = options().connect(&found).unwrap();
+        assert_eq!(client.peer_addr(), found[0].destination);
+        server.join().unwrap();
+    });
+    hints.family = Some(AddressFamily::V6);
+    let error = address_info(Some(&ip().to_string()), Some(&port), &hints).unwrap_err();
+    assert!(matches!(error, Error::Lookup { .. }), "{error}");
+    hints.timeout = std::time::Duration::ZERO;
+    let error = address_info(Some(&ip().to_string()), Some(&port), &hints).unwrap_err();
+    assert!(matches!(error, Error::Lookup { .. }), "{error}");
+}

@@ -1,6 +1,6 @@
 //! Reliable connections, made the short way.
 
-use std::net::{Ipv6Addr, SocketAddrV6};
+use std::net::SocketAddrV6;
 use std::thread;
 
 use cm::Listener;
@@ -92,14 +92,23 @@ fn the_end_of_one_side_reaches_the_other() {
     assert!(server.wait_disconnected(Some(LIMIT)).unwrap(), "dropping tells the peer too");
 }
 
-/// The link-local address of the first device's interface, with the interface as its scope.
-fn link_local() -> SocketAddrV6 {
-    let name = setting("RDMA_TEST_NETDEV");
-    let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap();
-    let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let fields = fields.into_iter().find(|fields| fields[5] == name && fields[0].starts_with("fe80")).unwrap();
-    let ip = Ipv6Addr::from(u128::from_str_radix(fields[0], 16).unwrap());
-    SocketAddrV6::new(ip, 0, 0, u32::from_str_radix(fields[1], 16).unwrap())
+#[test]
+fn an_end_is_told_to_every_thread_and_told_again_at_once() {
+    within(LIMIT, || {
+        let (client, server) = pair();
+        thread::scope(|scope| {
+            let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| server.wait_disconnected(None))).collect();
+            client.disconnect().unwrap();
+            for thread in waiting {
+                assert!(thread.join().unwrap().unwrap());
+            }
+        });
+        for end in [&server, &client] {
+            for time in [None, None, Some(std::time::Duration::ZERO)] {
+                assert!(end.wait_disconnected(time).unwrap());
+            }
+        }
+    });
 }
 
 #[test]

@@ -12,6 +12,12 @@ const UDP_QKEY: u32 = 0x0123_4567;
 
 #[test]
 fn a_datagram_reaches_the_service_and_the_answer_the_sender() {
+    let before = possessions_to_keep();
+    datagrams_go_to_and_fro();
+    has_only(before);
+}
+
+fn datagrams_go_to_and_fro() {
     let listener = DatagramListener::bind(address()).unwrap();
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {
@@ -116,7 +122,7 @@ fn private_data_of_datagrams_is_exact_up_to_its_limits() {
 fn a_service_that_never_answers_is_not_waited_for_beyond_the_timeout() {
     let listener = DatagramListener::bind(address()).unwrap();
     let mut options = options();
-    options.timeout = Duration::from_millis(500);
+    options.timeout = Duration::from_secs(5);
     let error = options.connect_datagram(listener.local_addr().unwrap()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
 }
@@ -125,4 +131,41 @@ fn a_service_that_never_answers_is_not_waited_for_beyond_the_timeout() {
 fn ports_of_datagrams_are_others_than_those_of_connections() {
     let connections = Listener::bind(address()).unwrap();
     DatagramListener::bind(connections.local_addr().unwrap()).unwrap();
+}
+
+#[test]
+fn a_queue_pair_of_another_device_is_not_told_to_who_asks_through_this_one() {
+    let listener = DatagramListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::scope(|scope| {
+        let here = scope.spawn(move || options().connect_datagram((ip(), port)));
+        let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
+        let qp = request.create_queue_pair(&options()).unwrap();
+        let number = qp.qp_num();
+        request.accept(&qp, b"").unwrap();
+        assert_eq!(here.join().unwrap().unwrap().peer().qp_num, number);
+        for accepted in [false, true] {
+            let there = scope.spawn(move || {
+                let mut over_the_wire = options();
+                over_the_wire.source = Some((ip(), 0).into());
+                over_the_wire.connect_datagram((peer_ip(), port))
+            });
+            let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
+            if accepted {
+                let own = request.create_queue_pair(&options()).unwrap();
+                request.accept(&own, b"").unwrap();
+                assert_eq!(there.join().unwrap().unwrap().peer().qp_num, own.qp_num());
+            } else {
+                let error = request.accept(&qp, b"").unwrap_err();
+                assert!(matches!(error, Error::InvalidArgument { call: "rdma_accept", .. }), "{error}");
+                let (own, other) = (setting("RDMA_TEST_DEVICE"), setting("RDMA_TEST_PEER_DEVICE"));
+                let text = error.to_string();
+                assert!(text.contains(&format!("of another context of {own}")) && text.ends_with(&other), "{text}");
+                match there.join().unwrap() {
+                    Err(Error::DatagramRejected { status, .. }) => assert_eq!(status, DatagramStatus::REJECTED),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    });
 }

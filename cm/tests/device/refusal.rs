@@ -53,16 +53,27 @@ fn a_connection_that_was_prepared_can_still_be_refused() {
 fn requests_that_wait_when_their_listener_goes_are_refused() {
     let listener = Listener::bind(address()).unwrap();
     let address = listener.local_addr().unwrap();
-    let clients: Vec<_> = (0..4).map(|_| thread::spawn(move || options().connect(address))).collect();
-    // One that was taken, and others that were not.
+    let before = possessions_to_keep();
+    let clients = [(); 2].map(|()| thread::spawn(move || options().connect(address)));
+    // One that was taken, and one that waits.
     let taken = listener.next_request(Some(LIMIT)).unwrap().unwrap();
-    thread::sleep(std::time::Duration::from_millis(300));
+    assert!(becomes_readable(&listener, LIMIT), "the other one's request does not come");
     drop(listener);
     drop(taken);
     for client in clients {
-        let result = client.join().unwrap();
-        assert!(matches!(result, Err(Error::Rejected { .. })), "{result:?}");
+        match client.join().unwrap() {
+            Err(Error::Rejected { rejection, .. }) => assert_eq!(rejection.reason, RejectReason::CONSUMER_DEFINED),
+            other => panic!("{other:?}"),
+        }
     }
+    // Whoever asks now is told that nobody listens.
+    match options().connect(address) {
+        Err(Error::Rejected { rejection, .. }) => assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID),
+        other => panic!("{other:?}"),
+    }
+    // The listener had a descriptor, and an id.
+    let (descriptors, [qp, cq, mr, pd, ids]) = before;
+    has_only((descriptors - 1, [qp, cq, mr, pd, ids - 1]));
 }
 
 #[test]

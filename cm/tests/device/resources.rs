@@ -140,6 +140,29 @@ fn depths_are_negotiated_and_those_beyond_the_device_refused() {
 }
 
 #[test]
+fn who_accepts_reads_no_more_at_once_than_the_peer_answers() {
+    let (mut connecting, mut accepting) = (options(), options());
+    connecting.responder_resources = Depth::Exactly(1);
+    (accepting.responder_resources, accepting.initiator_depth) = (Depth::Exactly(16), Depth::Exactly(16));
+    let (client, server) = pair_with(&connecting, &accepting);
+    let state = server.queue_pair().query().unwrap();
+    assert_eq!(state.max_rd_atomic(), Some(1));
+    assert_eq!(client.queue_pair().query().unwrap().max_dest_rd_atomic(), Some(1));
+    let source = client.protection_domain().register(vec![5u8; 32 * 64], AccessFlags::REMOTE_READ).unwrap();
+    let sink = server.protection_domain().register(vec![0u8; 32 * 64], AccessFlags::LOCAL_WRITE).unwrap();
+    for index in 0..32 {
+        let range = index * 64..index * 64 + 64;
+        let slice = [sink.slice(range.clone()).unwrap()];
+        let read = SendRequest::rdma_read(index as u64, &slice, source.remote_slice(range).unwrap()).signaled();
+        server.queue_pair().post_send(&read).unwrap();
+    }
+    for (index, done) in completions(server.completion_queue(), 32).iter().enumerate() {
+        assert_eq!(done.success().unwrap().wr_id(), index as u64);
+    }
+    assert_eq!(sink.to_vec(..).unwrap(), vec![5u8; 32 * 64]);
+}
+
+#[test]
 fn requests_that_are_too_large_for_the_device_are_refused_with_the_limit() {
     let listener = Listener::bind(address()).unwrap();
     let mut options = options();
