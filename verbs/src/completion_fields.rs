@@ -7,6 +7,7 @@
 
 use crate::ffi;
 use crate::ffi::ibv_create_cq_wc_flags as Flags;
+use crate::memory_window::Told;
 use crate::work_completion::WorkCompletionOpcode;
 
 /// A field of a completion: one of the types of [`completion_field`](crate::completion_field).
@@ -27,6 +28,7 @@ impl<F: sealed::Fields> CompletionFields for F {
 
 pub(crate) mod sealed {
     use crate::ffi;
+    use crate::memory_window::Told;
 
     /// # Safety
     ///
@@ -43,6 +45,9 @@ pub(crate) mod sealed {
         /// As the file says.
         #[doc(hidden)]
         unsafe fn read(cq: *mut ffi::ibv_cq_ex) -> Self::Value;
+        /// Adds what the field tells of memory windows.
+        #[doc(hidden)]
+        fn tell(_value: Self::Value, _told: &mut Told) {}
     }
 
     /// # Safety
@@ -60,6 +65,8 @@ pub(crate) mod sealed {
         /// As the file says.
         #[doc(hidden)]
         unsafe fn read(cq: *mut ffi::ibv_cq_ex) -> Self::Values;
+        #[doc(hidden)]
+        fn tell(values: Self::Values, told: &mut Told);
     }
 }
 
@@ -81,6 +88,11 @@ macro_rules! tuples {
                     // SAFETY: as the caller says.
                     unsafe { ($($field::read(_cq),)*) }
                 }
+
+                #[allow(non_snake_case, reason = "the values are named as their fields")]
+                fn tell(($($field,)*): Self::Values, _told: &mut Told) {
+                    $(<$field as sealed::Field>::tell($field, _told);)*
+                }
             }
         )*
     };
@@ -99,7 +111,7 @@ tuples! {
 }
 
 macro_rules! fields {
-    ($($(#[$meta:meta])* $name:ident: $value:ty = $flags:expr, $read:ident, |$raw:ident, $cq:ident| $convert:expr;)*) => {
+    ($($(#[$meta:meta])* $name:ident: $value:ty = $flags:expr, $read:ident, |$raw:ident, $cq:ident| $convert:expr $(=> $tells:ident)?;)*) => {
         /// The fields that a completion of an [`ExtendedCompletionQueue`](crate::ExtendedCompletionQueue) can have.
         pub mod completion_field {
             use super::*;
@@ -129,6 +141,10 @@ macro_rules! fields {
                             $convert
                         }
                     }
+
+                    $(fn tell(value: $value, told: &mut Told) {
+                        told.$tells = Some(value);
+                    })?
                 }
             )*
         }
@@ -142,7 +158,7 @@ const fn flag(flag: Flags) -> u64 {
 fields! {
     /// `ibv_wc_read_opcode`: what the request did.
     #[doc(alias = "ibv_wc_read_opcode")]
-    Opcode: WorkCompletionOpcode = 0, read_opcode, |raw, cq| WorkCompletionOpcode::from_raw(raw.0);
+    Opcode: WorkCompletionOpcode = 0, read_opcode, |raw, cq| WorkCompletionOpcode::from_raw(raw.0) => opcode;
 
     /// `ibv_wc_read_byte_len`: how many bytes arrived. Of sends that fetch nothing it is undefined.
     #[doc(alias = "ibv_wc_read_byte_len")]
@@ -159,7 +175,7 @@ fields! {
     #[doc(alias = "ibv_wc_read_invalidated_rkey")]
     InvalidatedRkey: Option<u32> = flag(Flags::IBV_WC_EX_WITH_IMM), read_imm_data, |raw, cq| {
         (wc_flags(cq) & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0).then_some(raw)
-    };
+    } => invalidated_rkey;
 
     /// `ibv_wc_read_wc_flags`: whether the 40 bytes before the payload of a datagram hold a [header](crate::Grh), of a UD receive.
     #[doc(alias = "IBV_WC_GRH")]
@@ -167,7 +183,7 @@ fields! {
 
     /// `ibv_wc_read_qp_num`: the local queue pair's number, 24 bits.
     #[doc(alias = "ibv_wc_read_qp_num")]
-    QueuePairNumber: u32 = flag(Flags::IBV_WC_EX_WITH_QP_NUM), read_qp_num, |raw, cq| raw;
+    QueuePairNumber: u32 = flag(Flags::IBV_WC_EX_WITH_QP_NUM), read_qp_num, |raw, cq| raw => qp_num;
 
     /// `ibv_wc_read_src_qp`: the sender's queue pair number, of a UD receive.
     #[doc(alias = "ibv_wc_read_src_qp")]

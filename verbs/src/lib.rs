@@ -287,7 +287,7 @@ pub use memory_region::{
     AddressSpace, DmaBuf, ImportedMemory, Memory, MemoryRegion, NullMemory, RegisterError, ReregisterError,
     Reregistration, SameMemory,
 };
-pub use memory_window::{BindRequest, MemoryWindow, UnbindRequest, WindowType, WindowType1, WindowType2};
+pub use memory_window::{BindRequest, Completion, MemoryWindow, UnbindRequest, WindowType, WindowType1, WindowType2};
 pub use object_id::ObjectId;
 pub use partition_key::PartitionKey;
 pub use poll_error::PollError;

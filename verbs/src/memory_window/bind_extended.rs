@@ -7,7 +7,7 @@
 
 use std::hint::unreachable_unchecked;
 
-use super::bind::{bind_type_2, check, freed};
+use super::bind::{bind_type_2, check, unbind_type_2};
 use super::{BindRequest, MemoryWindow, UnbindRequest, WindowType2};
 use crate::error::Result;
 use crate::queue_pair::{ExtendedSend, optional};
@@ -21,8 +21,7 @@ impl<T: Connected> ExtendedSend<'_, T> {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the queue pair was made without; the window, the region and the queue
-    ///   pair are not of one context; the
-    ///   window [is freed](MemoryWindow::is_freed).
+    ///   pair are not of one context; the window is of another domain than the region, belongs to another queue pair, or [is freed](MemoryWindow::is_freed).
     /// * [`Error::Post`](crate::Error::Post): as those of [`post_send`](Self::post_send).
     ///
     /// # References
@@ -49,8 +48,8 @@ impl<T: Connected> ExtendedSend<'_, T> {
     ///
     /// # Errors
     ///
-    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the window and the queue pair are not of one context; the window
-    ///   [is freed](MemoryWindow::is_freed).
+    /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): the window and the queue pair are not of one context; the window was
+    ///   not bound since it was made or released, belongs to another queue pair, or [is freed](MemoryWindow::is_freed).
     /// * [`Error::Post`](crate::Error::Post): as those of [`post_send`](Self::post_send).
     ///
     /// # References
@@ -58,12 +57,6 @@ impl<T: Connected> ExtendedSend<'_, T> {
     /// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
     #[doc(alias = "ibv_wr_local_inv")]
     pub fn post_unbind(&self, window: &mut MemoryWindow<WindowType2>, request: &UnbindRequest) -> Result<()> {
-        let context = self.queue_pair().protection_domain().context();
-        context.must_be(window.protection_domain().context(), "ibv_wr_local_inv", "mw")?;
-        let mut state = window.handle.lock();
-        state.mw().ok_or_else(freed)?;
-        self.post_send(&request.invalidation(state.rkey()))?;
-        state.set_unbinding(self.queue_pair().as_raw());
-        Ok(())
+        unbind_type_2(self.queue_pair(), window, request, |invalidation| self.post_send(invalidation))
     }
 }

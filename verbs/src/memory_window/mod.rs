@@ -4,12 +4,13 @@
 //!
 //! * A window is made in `pd`, of type `K`, if its provider can bind and free it. It is freed at the latest when the `MemoryWindow` is
 //!   dropped.
-//! * The regions that it may be bound to are held until then, or until the program says that it is not bound.
+//! * The regions that it may be bound to are held until then, or until a completion tells that it is not bound.
 #![allow(unsafe_code)]
 
 mod bind;
 mod bind_extended;
 mod handle;
+mod proof;
 mod request;
 
 use std::fmt;
@@ -24,10 +25,13 @@ use crate::memory_region::Registered;
 use crate::protection_domain::ProtectionDomain;
 use crate::returns::{Errno, null_and_errno};
 
-use handle::Handle;
+use handle::{Belongs, Handle};
+use sealed::Sealed as _;
 
 pub(crate) use handle::BoundWindows;
+pub(crate) use proof::Told;
 
+pub use proof::Completion;
 pub use request::{BindRequest, UnbindRequest};
 
 const VERB: &str = "ibv_alloc_mw";
@@ -58,7 +62,7 @@ impl sealed::Sealed for WindowType1 {
 impl WindowType for WindowType1 {}
 
 /// A window that is bound by a request of the send queue, and has to be invalidated, here or by the peer, before it is bound again. It
-/// serves the queue pair that it was bound by only. The program chooses the last 8 bits of its keys.
+/// serves the queue pair that it was bound by only, until it is [released](MemoryWindow::release). The program chooses the last 8 bits of its keys.
 ///
 /// # References
 ///
@@ -79,22 +83,27 @@ impl WindowType for WindowType2 {}
 /// (rxe of kernels 6.1 and 6.12 looks at a window's rights and at its region's bounds, but not at the window's own.)
 ///
 /// A window holds the regions that it was bound to, until it is dropped or [`release`](Self::release)d; handles can be dropped in any order.
-/// A window of type 2 that is bound when its queue pair is dropped is freed: no device lets a queue pair go that has windows.
+/// A window of type 2 belongs to the queue pair that it was bound by last until it is released, for which it takes a completion that proves
+/// that it is not bound. Only then can another queue pair bind it; and if its queue pair is dropped before, it is freed: no device lets a
+/// queue pair go that has windows.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// # use verbs::{AccessFlags, BindRequest, LocalSlice, MemoryRegion, ProtectionDomain, QueuePair, Rc, UnbindRequest, WindowType2};
 /// # fn tell_peer(window: verbs::RemoteSlice) {}
+/// # fn wait_for(wr_id: u64) -> verbs::WorkCompletion { unimplemented!() }
 /// # fn example(pd: &ProtectionDomain, qp: &QueuePair<Rc>) -> verbs::Result<()> {
 /// let region = pd.register(vec![0; 1 << 20], AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND)?;
 /// let mut window = pd.create_memory_window::<WindowType2>()?;
 /// let bind = BindRequest::new(1, &region, 4096..8192, AccessFlags::REMOTE_WRITE)?.signaled();
 /// let remote = qp.post_bind(&mut window, &bind)?;
-/// // Once its completion was polled:
+/// wait_for(1).success()?;
 /// tell_peer(remote);
 /// // Once the peer is done:
 /// qp.post_unbind(&mut window, &UnbindRequest::new(2).signaled())?;
+/// // Any queue pair can bind it now, and the region can be deregistered.
+/// window.release(&wait_for(2))?;
 /// # Ok(()) }
 /// ```
 ///
@@ -145,7 +154,7 @@ impl ProtectionDomain {
         let mw = null_and_errno(unsafe { ffi::ibv_alloc_mw(self.as_raw(), K::TYPE) })
             .map_err(|errno| errno.of(VERB, self.window_arguments::<K>()))?;
         // SAFETY: the window was made just now, and `MemoryWindow` frees it before it lets go of its domain.
-        let handle = unsafe { Handle::new(mw) };
+        let handle = unsafe { Handle::new(mw, Belongs::ToNone) };
         Ok(MemoryWindow { handle, regions: Vec::new(), pd: self.clone(), kind: PhantomData })
     }
 
@@ -185,7 +194,7 @@ impl<K: WindowType> MemoryWindow<K> {
         must_be_made_of(VERB, &[("pd", raw.pd == pd.as_raw()), ("type", raw.type_ == K::TYPE)])?;
         pd.must_have_windows::<K>()?;
         // SAFETY: as the caller says; `MemoryWindow` frees the window before it lets go of its domain.
-        let handle = unsafe { Handle::new(mw) };
+        let handle = unsafe { Handle::new(mw, Belongs::Unknown) };
         Ok(Self { handle, regions: Vec::new(), pd: pd.clone(), kind: PhantomData })
     }
 
@@ -196,18 +205,19 @@ impl<K: WindowType> MemoryWindow<K> {
 
     /// Says that a binding failed, as its completion tells, and that the key is still `rkey`, which was the window's before. Otherwise the
     /// next binding may fail too.
-    pub fn restore_rkey(&mut self, rkey: u32) {
-        self.handle.lock().set_rkey(rkey);
-    }
-
-    /// Lets go of the regions that the window was bound to, and of its queue pair. To be called once it is bound to none, as the completion
-    /// of an unbinding, or of a SEND of the peer's that invalidated its key, tells.
     ///
-    /// If it is bound all the same, the region cannot be deregistered; one that is dropped then leaks its buffer. And to destroy the queue
-    /// pair may fail, or take long.
-    pub fn release(&mut self) {
-        self.regions.clear();
-        self.handle.lock().set_bound_by(None);
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`]: the window is of type 2, and the key is not one of its own, which differ in the last 8 bits only. The
+    /// key is what it was.
+    pub fn restore_rkey(&mut self, rkey: u32) -> Result<()> {
+        let mut state = self.handle.lock();
+        if K::TYPE != WindowType1::TYPE && (rkey ^ state.rkey()) >> 8 != 0 {
+            let rule = format!("the keys of this window begin as {:#x} does", state.rkey());
+            return Err(Error::invalid("ibv_bind_mw", "rkey", format!("{rkey:#x}"), rule));
+        }
+        state.restore_rkey(rkey);
+        Ok(())
     }
 
     /// Holds a region that the window is about to be bound to: the last one.

@@ -133,7 +133,8 @@ impl UnbindRequest {
         request
     }
 
-    /// `wr_id` is the program's own number; the request's completion carries it.
+    /// `wr_id` is the program's own number; the request's completion carries it, and is known by it when the window is
+    /// [released](crate::MemoryWindow::release).
     pub fn new(wr_id: u64) -> Self {
         Self { wr_id, flags: 0 }
     }

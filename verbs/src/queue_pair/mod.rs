@@ -115,7 +115,7 @@ impl<T: Transport> Drop for QueuePair<T> {
         if let Some(attachments) = &self.multicast {
             attachments.close();
         }
-        self.windows.free(self.qp);
+        self.windows.free(self.identity.id());
         match self.lender.take() {
             Some(lender) => drop(lender),
             None => {

@@ -58,13 +58,17 @@ impl<'a> Success<'a> {
     }
 
     /// The key that the message invalidated (SEND with invalidate), for a receive. (`None` on rxe, whose kernel sets a flag for it that
-    /// means something else here.)
+    /// means something else here; [`MemoryWindow::release`](crate::MemoryWindow::release) knows it.)
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         let with_inv = self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
+        (with_inv && self.opcode().is_receive()).then_some(self.union_as_rkey())
+    }
+
+    /// What would be the key that the message invalidated, whatever it is.
+    pub(crate) fn union_as_rkey(&self) -> u32 {
         // SAFETY: as in `imm_data`.
-        let rkey = unsafe { self.0.__bindgen_anon_1.invalidated_rkey };
-        (with_inv && self.opcode().is_receive()).then_some(rkey)
+        unsafe { self.0.__bindgen_anon_1.invalidated_rkey }
     }
 
     pub(crate) fn as_raw(&self) -> &'a ffi::ibv_wc {

@@ -63,7 +63,7 @@ fn a_send_with_invalidate_takes_the_peers_key_back() {
     assert_eq!(target.to_vec(..8).unwrap(), b"finished");
     assert_eq!(write(&b, &region, &window), Err(WorkCompletionStatus::REMOTE_ACCESS_ERROR));
     // Nothing is bound to the region any more.
-    window.release();
+    window.release(&completion).unwrap();
     assert_eq!(region.deregister().unwrap().len(), 64);
 }
 

@@ -28,3 +28,4 @@ mod traffic;
 mod unreliable_connection;
 mod wait;
 mod way_down;
+mod window_owner;

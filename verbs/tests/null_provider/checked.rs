@@ -68,7 +68,7 @@ unsafe extern "C" fn post_send(
                 return refuse(&mut state, errno, first, wr, bad_wr);
             }
             if let Some(change) = windows::Change::of(wr) {
-                change.apply(&mut state);
+                change.apply(&mut state, qp);
             }
             wr = (*wr).next;
         }
@@ -177,7 +177,9 @@ pub(super) unsafe fn take(
     if used >= max {
         return Err(libc::ENOMEM);
     }
-    let completes = request.signaled || slots.signal_all;
+    // SAFETY: as the caller says.
+    let is_flushed = unsafe { (*qp).state } == ffi::ibv_qp_state::IBV_QPS_ERR;
+    let completes = request.signaled || slots.signal_all || is_flushed;
     let mut freed = 1;
     if request.receive {
         slots.receives += 1;
@@ -201,6 +203,9 @@ pub(super) unsafe fn take(
         completion.opcode.0 = request.opcode;
         completion.byte_len = length as u32;
         completion.qp_num = qp_num;
+        if is_flushed {
+            completion.status = ffi::ibv_wc_status::IBV_WC_WR_FLUSH_ERR;
+        }
         // SAFETY: as the caller says.
         if request.receive && unsafe { (*qp).qp_type } == ffi::ibv_qp_type::IBV_QPT_UD {
             completion.wc_flags = ffi::ibv_wc_flags::IBV_WC_GRH.0;
@@ -278,6 +283,9 @@ pub(super) fn take_completion(state: &mut State, cq: usize) -> Option<ffi::ibv_w
     if let Some((flags, data)) = state.odd_flags.take() {
         waiting.completion.wc_flags = flags;
         waiting.completion.__bindgen_anon_1.invalidated_rkey = data;
+        if flags & ffi::ibv_wc_flags::IBV_WC_WITH_INV.0 != 0 {
+            state.invalidated(data);
+        }
     }
     if let Some(slots) = state.pairs.get_mut(&waiting.qp) {
         let receive = waiting.completion.opcode.0 & ffi::ibv_wc_opcode::IBV_WC_RECV.0 != 0;

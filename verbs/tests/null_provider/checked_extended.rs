@@ -111,7 +111,7 @@ unsafe extern "C" fn complete(qp: *mut ffi::ibv_qp_ex) -> c_int {
                 return errno;
             }
             if let Some(change) = window {
-                change.apply(&mut state);
+                change.apply(&mut state, plain);
             }
         }
     }

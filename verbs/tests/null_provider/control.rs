@@ -304,6 +304,10 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ffi::ibv_qp) -> c_int {
         state.violations.push("ibv_destroy_qp: the queue pair is attached to a multicast group".to_owned());
         return libc::EBUSY;
     }
+    if state.has_windows(qp as usize) {
+        state.violations.push("ibv_destroy_qp: memory windows are bound by the queue pair".to_owned());
+        return libc::EBUSY;
+    }
     match destroy(&mut state, "ibv_destroy_qp", Kind::QueuePair, qp as usize) {
         Ok(()) => {
             state.pairs.remove(&(qp as usize));

@@ -116,6 +116,11 @@ impl NullProvider {
         self.shared.lock().odd_flags = Some((flags, data));
     }
 
+    /// A message has invalidated a window's key.
+    pub(crate) fn invalidate(&self, rkey: u32) {
+        self.shared.lock().invalidated(rkey);
+    }
+
     /// The `comp_mask` and the `flags` that the last extended completion queue was made with.
     pub(crate) fn creation_flags(&self) -> (u32, u32) {
         self.shared.lock().creation_flags

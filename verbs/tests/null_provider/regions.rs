@@ -142,7 +142,7 @@ unsafe extern "C" fn alloc_null_mr(pd: *mut ffi::ibv_pd) -> *mut ffi::ibv_mr {
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ffi::ibv_mr) -> c_int {
     // SAFETY: the region is one of ours.
     let (mut state, lkey) = unsafe { (shared((*mr).context).lock(), (*mr).lkey) };
-    if state.windows.values().any(|bound| *bound == lkey) {
+    if state.windows.values().any(|bound| bound.lkey == lkey) {
         return libc::EBUSY;
     }
     match destroy(&mut state, "ibv_dereg_mr", Kind::Region, mr as usize) {

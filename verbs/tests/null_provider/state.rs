@@ -136,6 +136,14 @@ pub(super) struct RegisteredRange {
     pub(super) domain: u32,
 }
 
+/// What a window is bound to.
+pub(super) struct Binding {
+    /// The local key of its region.
+    pub(super) lkey: u32,
+    /// The queue pair through which it was bound, of a window of type 2; 0 for one of type 1.
+    pub(super) qp: usize,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     objects: HashMap<usize, Object>,
@@ -163,8 +171,8 @@ pub(super) struct State {
     pub(super) shared_queues: HashMap<usize, SharedQueue>,
     /// By their local keys.
     pub(super) regions: HashMap<u32, RegisteredRange>,
-    /// The local key of the region that each window is bound to, by the window's handle.
-    pub(super) windows: HashMap<u32, u32>,
+    /// What each window is bound to, by the window's handle.
+    pub(super) windows: HashMap<u32, Binding>,
     pub(super) atomic_writes: Vec<(u32, u64, [u8; 8])>,
     pub(super) flushes: Vec<(u32, u64, usize, u8, u8)>,
     pub(super) lacks_atomic_write_and_flush: bool,

@@ -14,7 +14,7 @@ use verbs::ffi::ibv_wr_opcode as Opcode;
 
 use super::control::{destroy, may_make};
 use super::device::shared;
-use super::state::{Kind, State, set_errno};
+use super::state::{Binding, Kind, State, set_errno};
 
 pub(super) fn install(ops: &mut ffi::ibv_context_ops) {
     ops.alloc_mw = Some(alloc_mw);
@@ -107,22 +107,43 @@ impl Change {
 
     /// # Safety
     ///
-    /// The window and the region are ours.
-    pub(super) unsafe fn apply(self, state: &mut State) {
+    /// The queue pair, the window and the region are ours.
+    pub(super) unsafe fn apply(self, state: &mut State, qp: *const ffi::ibv_qp) {
+        // SAFETY: as the caller says.
+        if unsafe { (*qp).state } == ffi::ibv_qp_state::IBV_QPS_ERR {
+            // Flushed.
+            return;
+        }
         match self {
             // SAFETY: as the caller says.
-            Self::Bind(mw, info) => unsafe { bound(state, mw, info) },
-            Self::Invalidate(rkey) => {
-                state.windows.remove(&(rkey >> 8));
-            }
+            Self::Bind(mw, info) => unsafe { bound(state, qp as usize, mw, info) },
+            Self::Invalidate(rkey) => match state.windows.remove(&(rkey >> 8)) {
+                Some(binding) if binding.qp != qp as usize => {
+                    state.violations.push("ibv_post_send: the window is bound by another queue pair".to_owned());
+                    state.windows.insert(rkey >> 8, binding);
+                }
+                _ => {}
+            },
         }
+    }
+}
+
+impl State {
+    /// A message has invalidated a key.
+    pub(super) fn invalidated(&mut self, rkey: u32) {
+        self.windows.remove(&(rkey >> 8));
+    }
+
+    /// Whether a queue pair has windows that are bound.
+    pub(super) fn has_windows(&self, qp: usize) -> bool {
+        self.windows.values().any(|binding| binding.qp == qp)
     }
 }
 
 /// # Safety
 ///
 /// The window and the region are ours.
-unsafe fn bound(state: &mut State, mw: *const ffi::ibv_mw, info: ffi::ibv_mw_bind_info) {
+unsafe fn bound(state: &mut State, qp: usize, mw: *const ffi::ibv_mw, info: ffi::ibv_mw_bind_info) {
     // SAFETY: as the caller says.
     let window = unsafe { &*mw };
     if !state.check(Kind::Window, mw as usize, "ibv_bind_mw")
@@ -141,8 +162,9 @@ unsafe fn bound(state: &mut State, mw: *const ffi::ibv_mw, info: ffi::ibv_mw_bin
     if offset > range.length || info.length > range.length - offset {
         state.violations.push(format!("ibv_bind_mw: {} bytes at {:#x} are not in the region", info.length, info.addr));
     }
-    if window.type_ == Type::IBV_MW_TYPE_2 && state.windows.contains_key(&window.handle) {
+    let is_of_type_2 = window.type_ == Type::IBV_MW_TYPE_2;
+    if is_of_type_2 && state.windows.contains_key(&window.handle) {
         state.violations.push("ibv_bind_mw: the window is bound".to_owned());
     }
-    state.windows.insert(window.handle, lkey);
+    state.windows.insert(window.handle, Binding { lkey, qp: if is_of_type_2 { qp } else { 0 } });
 }

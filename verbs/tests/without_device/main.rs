@@ -38,6 +38,7 @@ mod signaling;
 mod taken_over;
 mod waiting;
 mod way_down;
+mod window_owner;
 mod work_queue;
 mod xrc;
 
