@@ -13,7 +13,6 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::completion_queue::CompletionQueue;
@@ -249,7 +248,7 @@ impl Context {
     /// `ibv_get_async_event`: takes the next asynchronous event and acknowledges it, sleeping until there is one. `Ok(None)`:
     /// there was none until `timeout` was over. `None` as the timeout waits for ever.
     ///
-    /// The first call makes the context's descriptor non-blocking. Several threads may call it; each event goes to one of them.
+    /// The first call makes the context's own descriptor non-blocking. Several threads may call it; each event goes to one of them.
     ///
     /// # Errors
     ///
@@ -273,7 +272,7 @@ impl Context {
                 return Ok(None);
             }
             // Whether it is readable or a signal came: the next round looks.
-            wait_readable(self.as_fd(), remaining, "asynchronous events")?;
+            wait_readable(self.async_fd(), remaining, "asynchronous events")?;
         }
     }
 
@@ -286,9 +285,10 @@ impl Context {
     #[doc(alias = "ibv_get_async_event")]
     #[doc(alias = "ibv_ack_async_event")]
     pub fn try_async_event(&self) -> Result<Option<AsyncEvent>> {
-        // Another thread may have taken the event that the descriptor was readable for; and whoever lent us the context, or has the
-        // descriptor, may have changed it.
-        set_nonblocking(self.as_fd())
+        self.watch().check()?;
+        // Another thread may have taken the event that the descriptor was readable for; and whoever lent us the context may have changed
+        // the descriptor.
+        set_nonblocking(self.async_fd())
             .map_err(|errno| errno.of("ibv_get_async_event", format_args!("{}, O_NONBLOCK", self.device().name())))?;
         let mut event = MaybeUninit::zeroed();
         // SAFETY: the context is open, and `event` has room for the structure. The call does not block.

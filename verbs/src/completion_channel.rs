@@ -7,7 +7,7 @@
 //! * The context pointer of each queue on the channel is its [`Events`]. A queue is destroyed under the channel's lock, and
 //!   events are taken under it, so the queue of an event that was taken is alive until the lock is released.
 //! * Each event taken is counted in `Events::unacked`, and what is counted there is acked before the queue is destroyed:
-//!   no event is left over for which `ibv_destroy_cq` would wait.
+//!   no event is left over for which `ibv_destroy_cq` would wait. Nobody else takes events: the channel's descriptor is not handed out.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::ffi;
 use crate::readable::{set_nonblocking, wait_readable};
 use crate::returns::{Errno, minus_one_and_errno, null_and_errno};
+use crate::watch::Watch;
 
 /// From this many on, unacked events are acked before the queue is destroyed, so that the counter cannot overflow.
 const MAX_UNACKED: u32 = 1 << 16;
@@ -44,6 +45,8 @@ struct Inner {
     waiting: Mutex<bool>,
     /// Signaled when a thread has stopped waiting for the descriptor, having taken what was there.
     taken: Condvar,
+    /// What is handed out in place of the file descriptor.
+    watch: Watch,
     // Closed after the channel is destroyed.
     context: Context,
 }
@@ -107,11 +110,12 @@ impl CompletionChannel {
     ///
     /// Those of `fcntl`. The channel is then destroyed, or lives on if there are queues on it.
     pub unsafe fn from_raw(channel: NonNull<ffi::ibv_comp_channel>, context: &Context) -> Result<Self> {
-        let inner = Inner { channel, waiting: Mutex::new(false), taken: Condvar::new(), context: context.clone() };
+        let (waiting, taken, watch) = (Mutex::new(false), Condvar::new(), context.new_watch());
+        let inner = Inner { channel, waiting, taken, watch, context: context.clone() };
         let channel = CompletionChannel { inner: Arc::new(inner) };
         // An event is then looked for by reading it, under the lock, without a look at the descriptor before and after: a wait that
         // sleeps makes two calls into the kernel, as C's does, and not four.
-        set_nonblocking(channel.as_fd()).map_err(|errno| {
+        set_nonblocking(channel.fd()).map_err(|errno| {
             errno.of("ibv_create_comp_channel", format_args!("{}, O_NONBLOCK", context.device().name()))
         })?;
         Ok(channel)
@@ -150,7 +154,7 @@ impl CompletionChannel {
             }
             *lock.0 = true;
             drop(lock);
-            let result = wait_readable(self.as_fd(), remaining, WHAT);
+            let result = wait_readable(self.fd(), remaining, WHAT);
             lock = self.lock();
             *lock.0 = false;
             let result = result.and_then(|readable| if readable { self.take_events(&lock, events) } else { Ok(()) });
@@ -161,10 +165,11 @@ impl CompletionChannel {
 
     /// Takes the events that are there, without sleeping. Whether there is one of the queue whose events these are.
     pub(crate) fn take_event_of(&self, events: &Events) -> Result<bool> {
+        self.inner.watch.check()?;
         let mut lock = self.lock();
         // A thread that waits for the descriptor takes what is there: it is about to wake up. If its own event were taken from under
         // it, it would sleep on.
-        while *lock.0 && wait_readable(self.as_fd(), Some(Duration::ZERO), WHAT)? {
+        while *lock.0 && wait_readable(self.fd(), Some(Duration::ZERO), WHAT)? {
             let waited = self.inner.taken.wait_timeout(lock.0, Duration::from_millis(1));
             lock.0 = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -198,7 +203,14 @@ impl CompletionChannel {
         Ok(())
     }
 
-    /// The channel in libibverbs' terms; valid as long as `self`, and not to be destroyed. Its descriptor is not blocking.
+    /// The channel's own descriptor, from which libibverbs reads events.
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the channel, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }
+    }
+
+    /// The channel in libibverbs' terms; valid as long as `self`, and not to be destroyed. Its descriptor is not blocking, and is to be
+    /// read by libibverbs only: an event that is not acked keeps its queue from being destroyed.
     pub fn as_raw(&self) -> *mut ffi::ibv_comp_channel {
         self.inner.channel.as_ptr()
     }
@@ -220,12 +232,14 @@ impl Events {
 }
 
 impl AsFd for CompletionChannel {
-    /// The file descriptor that becomes readable when an event has arrived. It is for `poll` and its like; then
-    /// [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes it. Reading from it would take an event away
-    /// that the library has to acknowledge, and dropping that queue would wait for it for ever; nor may it be made blocking.
+    /// A file descriptor that is readable as long as there is an event. It is for `select`, `poll`, `epoll` (by level or by edge) and what
+    /// is built on them; then [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes the event.
+    ///
+    /// It is an epoll descriptor that watches the channel's own: nothing can be read from it, and its flags are its own. It is made by the
+    /// first call, and closed with the channel. If it cannot be made (`EMFILE`), another descriptor is returned that is always readable,
+    /// and [`take_event`](crate::CompletionQueue::take_event) tells the error.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the channel, which `self` holds.
-        unsafe { BorrowedFd::borrow_raw(self.inner.channel.as_ref().fd) }
+        self.inner.watch.of(self.fd())
     }
 }
 

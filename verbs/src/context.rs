@@ -21,6 +21,7 @@ use crate::object_id::Objects;
 use crate::opened::Opened;
 use crate::port::PortAttributes;
 use crate::returns::{Errno, zero_or_errno};
+use crate::watch::Watch;
 
 struct Inner {
     context: NonNull<ffi::ibv_context>,
@@ -158,6 +159,21 @@ impl Context {
         &self.inner.opened.objects
     }
 
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.inner.opened.watch
+    }
+
+    /// What watches another descriptor of the device's.
+    pub(crate) fn new_watch(&self) -> Watch {
+        self.watch().another()
+    }
+
+    /// The context's own descriptor, from which libibverbs reads asynchronous events.
+    pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the context, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(self.inner.context.as_ref().async_fd) }
+    }
+
     /// The context in libibverbs' terms; valid as long as `self`, and not to be closed.
     pub fn as_raw(&self) -> *mut ffi::ibv_context {
         self.inner.context.as_ptr()
@@ -189,12 +205,14 @@ pub(crate) fn must_be_made_of(verb: &'static str, parts: &[(&'static str, bool)]
 }
 
 impl AsFd for Context {
-    /// The file descriptor that becomes readable when an asynchronous event has arrived, for `poll` and its like; then
-    /// [`try_async_event`](Context::try_async_event) takes it. Reading from it would take an event away that the library has to
-    /// acknowledge, and dropping that event's object would wait for it for ever.
+    /// A file descriptor that is readable as long as there is an asynchronous event. It is for `select`, `poll`, `epoll` (by level or by
+    /// edge) and what is built on them; then [`try_async_event`](Context::try_async_event) takes the event.
+    ///
+    /// It is an epoll descriptor that watches the context's own: nothing can be read from it, and its flags are its own. It is made by the
+    /// first call, and closed with the context. If it cannot be made (`EMFILE`), another descriptor is returned that is always readable,
+    /// and [`try_async_event`](Context::try_async_event) tells the error.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the context, which `self` holds.
-        unsafe { BorrowedFd::borrow_raw(self.inner.context.as_ref().async_fd) }
+        self.watch().of(self.async_fd())
     }
 }
 

@@ -252,6 +252,7 @@ impl Device {
     ///
     /// * `EACCES`, `EPERM`: the device's [`node`](Self::node) may not be opened by this user.
     /// * `ENOENT`: the node is not there; in a container, pass `/dev/infiniband` in.
+    /// * `EMFILE`: the process has too many open files.
     /// * [`Error::Unsupported`]: the provider lacks the verbs to post and to poll.
     ///
     /// # References
@@ -259,6 +260,7 @@ impl Device {
     /// [ibv_open_device(3)](https://man7.org/linux/man-pages/man3/ibv_open_device.3.html)
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context> {
+        let opened = Opened::new(self.clone())?;
         // SAFETY: the device is alive.
         let context = null_and_errno(unsafe { ffi::ibv_open_device(self.device.as_ptr()) }).map_err(|errno| {
             let node = self.node();
@@ -281,7 +283,7 @@ impl Device {
             return Err(Errno(libc::EOPNOTSUPP).of("ibv_open_device", arguments));
         }
         // SAFETY: the context came from ibv_open_device just now, and nobody else has it.
-        Ok(unsafe { Context::new(context, Opened::new(self.clone()), None) })
+        Ok(unsafe { Context::new(context, opened, None) })
     }
 
     /// The device in libibverbs' terms; valid as long as `self`.

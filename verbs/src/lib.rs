@@ -235,6 +235,7 @@ mod shared_receive_queue;
 mod thread_domain;
 mod timers;
 mod transport;
+mod watch;
 mod work_completion;
 mod work_queue;
 mod work_request;

@@ -14,20 +14,26 @@ use crate::device::{Device, devices};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::object_id::Objects;
+use crate::watch::Watch;
 
 /// The device of an open context, and the objects made in it.
 pub(crate) struct Opened {
     pub(crate) device: Device,
     /// The queues and queue pairs that events can be of.
     pub(crate) objects: Objects,
+    /// What is handed out in place of the descriptor of asynchronous events.
+    pub(crate) watch: Watch,
 }
 
 /// The contexts that other libraries lend, by their addresses: one may be lent many times.
 static LENT: Mutex<Option<HashMap<usize, Weak<Opened>>>> = Mutex::new(None);
 
 impl Opened {
-    pub(crate) fn new(device: Device) -> Arc<Self> {
-        Arc::new(Self { device, objects: Objects::default() })
+    /// # Errors
+    ///
+    /// `EMFILE`: the process has too many open files.
+    pub(crate) fn new(device: Device) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { device, objects: Objects::default(), watch: Watch::new()? }))
     }
 
     /// What the handles to a context that another library lends share.
@@ -56,7 +62,8 @@ impl Opened {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDevice`]: the device is gone.
+    /// * [`Error::NoDevice`]: the device is gone.
+    /// * `EMFILE`: the process has too many open files.
     ///
     /// # Safety
     ///
@@ -67,12 +74,13 @@ impl Opened {
         // libibverbs has one `ibv_device` for each device, however often it is listed.
         let list = devices()?;
         let found = list.iter().find(|listed| listed.as_raw() == device);
-        found.map(Self::new).ok_or_else(|| Error::NoDevice {
+        let found = found.ok_or_else(|| Error::NoDevice {
             // SAFETY: the device is alive as long as the context, and its name ends with NUL.
             wanted: Some(unsafe { CStr::from_ptr((*device).name.as_ptr()) }.to_string_lossy().into_owned()),
             available: list.iter().map(|device| device.name().to_owned()).collect(),
             kernel_devices: Box::default(),
             missing_nodes: Box::default(),
-        })
+        })?;
+        Self::new(found)
     }
 }

@@ -3,8 +3,11 @@
 
 #[path = "../null_provider/mod.rs"]
 mod null_provider;
+#[path = "../readiness/mod.rs"]
+mod readiness;
 
 mod allocator;
+mod descriptors;
 mod rounds;
 mod steady_state;
 

@@ -2,12 +2,15 @@
 
 #[path = "../null_provider/mod.rs"]
 mod null_provider;
+#[path = "../readiness/mod.rs"]
+mod readiness;
 
 mod async_events;
 mod batch;
 mod completion_queue;
 mod creation;
 mod datagram;
+mod descriptors;
 mod destruction;
 mod device_memory;
 mod domains;
