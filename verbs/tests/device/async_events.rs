@@ -11,7 +11,7 @@ fn event(context: &Context) -> AsyncEvent {
 }
 
 /// Lets the queue of A's completions overflow: more sends than it holds complete, and nobody polls.
-fn overflow(context: &Context) -> (Side, Side, CompletionQueue, QueuePair<Rc>) {
+pub(crate) fn overflow(context: &Context) -> (Side, Side, CompletionQueue, QueuePair<Rc>) {
     let (a, b) = (Side::on(context.clone()), Side::on(context.clone()));
     let small = context.create_completion_queue(1).unwrap();
     let qp = QueuePair::<Rc>::builder(&a.pd, &small, &a.cq).build().unwrap();

@@ -2,6 +2,8 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+#[path = "../readiness/mod.rs"]
+mod readiness;
 
 mod async_events;
 mod atomic_write;
@@ -9,6 +11,7 @@ mod completion;
 mod completion_queue;
 mod data_path;
 mod datagram;
+mod descriptors;
 mod device;
 mod domains;
 mod extended;
