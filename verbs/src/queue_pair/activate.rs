@@ -10,11 +10,13 @@ impl QueuePair<Ud> {
     /// one, use [`modify`](Self::modify).
     ///
     /// `qkey` is what a datagram has to carry to be received. One with the highest bit set is for privileged programs. From now on, a
-    /// datagram that is longer than the port's active MTU is refused when it is posted: no device would send it, and few would say so.
+    /// datagram that is longer than the port's active MTU is refused when it is posted: no device would send it, and few would say so. (A
+    /// later change of the MTU is seen with the next [`modify`](Self::modify).)
     ///
     /// # Errors
     ///
     /// * `EINVAL`: the queue pair is in another state, or the port does not exist.
+    /// * Those of [`Context::port`](crate::Context::port): the MTU cannot be found out.
     /// * `EPERM`: the Q_Key is a privileged one.
     ///
     /// # References

@@ -9,7 +9,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
 use crate::device_capabilities::DeviceCapabilities;
@@ -291,7 +290,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             capabilities: cap.into(),
             windows: Box::default(),
             extended,
-            max_datagram: Box::new(AtomicU32::new(u32::MAX)),
+            datagrams: Box::default(),
             multicast: T::DATAGRAM.then(|| Arc::new(Attachments::new(qp))),
             lender: None,
             send_cq: self.send_cq,

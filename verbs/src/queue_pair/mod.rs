@@ -14,6 +14,7 @@ mod connect;
 mod connect_options;
 mod data_in_order;
 mod datagram_receive;
+mod datagrams;
 mod diagnose;
 mod ece;
 mod extended;
@@ -33,7 +34,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use crate::completion_queue::CompletionQueue;
 use crate::ffi;
@@ -44,6 +44,7 @@ use crate::protection_domain::ProtectionDomain;
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
 
+use datagrams::Datagrams;
 use multicast::Attachments;
 
 pub use atomic_write::AtomicWriteRequest;
@@ -89,7 +90,7 @@ pub struct QueuePair<T: Transport> {
     // Behind pointers, as what changes has to be: the compiler may then keep the other fields in registers from one post to the next,
     // which is worth three instructions.
     /// UD: how many bytes a message has at most, which is known once the port is.
-    max_datagram: Box<AtomicU32>,
+    datagrams: Box<Datagrams>,
     /// UD: the multicast groups.
     multicast: Option<Arc<Attachments>>,
     /// The memory windows of type 2 that it has bound.

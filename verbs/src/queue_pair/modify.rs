@@ -5,12 +5,11 @@
 //! `ibv_modify_qp` is given a queue pair that is alive and attributes that are all initialised.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::ffi::ibv_qp_attr_mask as M;
 use crate::port::Mtu;
+use crate::queue_pair::datagrams::Datagrams;
 use crate::queue_pair::{QueuePair, QueuePairModification, QueuePairState};
 use crate::returns::zero_or_errno;
 use crate::transport::Transport;
@@ -22,6 +21,9 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// A modification that fails has changed nothing; it can be made again with other values.
     ///
+    /// How long a message of UD may be, the active MTU of its port, is asked of the port each time, but for modifications to RESET and to
+    /// ERROR. A later change is seen with the next modification, which may be one from RTS to RTS.
+    ///
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`](crate::Error::InvalidArgument): a value does not fit its field, or the path MTU is above the port's
@@ -29,6 +31,7 @@ impl<T: Transport> QueuePair<T> {
     /// * `EINVAL`: there is no such transition, an attribute is missing or does not belong to it, or a value is beyond the device's
     ///   limit. The kernel says only `EINVAL`; the message says what was found to be wrong.
     /// * `EPERM`: the Q_Key is a privileged one.
+    /// * Those of [`Context::port`](crate::Context::port), for UD.
     /// * `ETIMEDOUT`: nobody answers at the remote GID.
     ///
     /// # References
@@ -39,6 +42,7 @@ impl<T: Transport> QueuePair<T> {
     pub fn modify(&self, modification: &QueuePairModification) -> Result<()> {
         modification.check()?;
         self.check_path_mtu(modification)?;
+        let datagrams = self.datagrams_after(modification)?;
         let mut attributes = *modification.attributes();
         // SAFETY: the queue pair is alive and `attributes` outlives the call.
         let code = unsafe { ffi::ibv_modify_qp(self.as_raw(), &mut attributes, modification.mask() as i32) };
@@ -49,8 +53,8 @@ impl<T: Transport> QueuePair<T> {
                 None => errno.with_remedy(VERB, format_args!("{self:?}, {modification:?}"), remedy),
             }
         })?;
-        if modification.has(M::IBV_QP_PORT) {
-            self.remember_port(attributes.port_num);
+        if let Some(datagrams) = datagrams {
+            self.datagrams.set(datagrams);
         }
         Ok(())
     }
@@ -71,11 +75,16 @@ impl<T: Transport> QueuePair<T> {
         }
     }
 
-    /// UD: how many bytes a message through this port has at most.
-    pub(super) fn remember_port(&self, port: u8) {
-        if T::DATAGRAM {
-            let port = self.protection_domain().context().port(port).ok();
-            self.max_datagram.store(port.and_then(|port| port.active_mtu().bytes()).unwrap_or(u32::MAX), Relaxed);
+    /// UD: the port that a modification leads to, or leaves as it is, and how many bytes a message through it has at most. It is found out
+    /// before the call, so that a modification that fails has changed nothing.
+    fn datagrams_after(&self, modification: &QueuePairModification) -> Result<Option<(u8, u32)>> {
+        if !T::DATAGRAM || matches!(modification.target(), Some(QueuePairState::RESET | QueuePairState::ERROR)) {
+            return Ok(None);
+        }
+        let given = modification.has(M::IBV_QP_PORT).then(|| modification.attributes().port_num);
+        match given.or(self.datagrams.port()) {
+            Some(port) => Datagrams::through(self.protection_domain().context(), port).map(Some),
+            None => Ok(None),
         }
     }
 

@@ -9,7 +9,6 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::address_handle::AddressHandle;
 use crate::chain::sealed::Request;
@@ -186,7 +185,7 @@ impl<T: Transport> QueuePair<T> {
         Limits {
             max_inline_data: self.capabilities.max_inline_data,
             // Only for datagrams: an atomic load stays in the program even if nobody uses what it found.
-            max_datagram: if T::DATAGRAM { self.max_datagram.load(Relaxed) } else { u32::MAX },
+            max_datagram: if T::DATAGRAM { self.datagrams.max_bytes() } else { u32::MAX },
             pd: self.pd.as_raw(),
         }
     }

@@ -14,7 +14,7 @@ use crate::ffi;
 use crate::ffi::ibv_qp_attr_mask as M;
 use crate::lender::Lender;
 use crate::protection_domain::ProtectionDomain;
-use crate::queue_pair::{QueuePair, QueuePairBuilder};
+use crate::queue_pair::{Datagrams, QueuePair, QueuePairBuilder};
 use crate::returns::zero_or_errno;
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
@@ -40,7 +40,7 @@ impl<T: Transport> QueuePair<T> {
     /// The queue pair then still belongs to the caller.
     ///
     /// * [`Error::InvalidArgument`]: it is of another transport, or was made with another domain or other queues.
-    /// * The error of `ibv_query_qp`.
+    /// * The error of `ibv_query_qp`, or for UD of `ibv_query_port`.
     pub unsafe fn from_raw(
         qp: NonNull<ffi::ibv_qp>,
         pd: &ProtectionDomain,
@@ -121,9 +121,15 @@ impl<T: Transport> QueuePair<T> {
         if let Some(srq) = srq {
             builder = builder.shared_receive_queue(srq);
         }
+        // Before the handle is made, which would destroy the queue pair.
+        let datagrams = match attributes.qp_state {
+            ffi::ibv_qp_state::IBV_QPS_RESET => None,
+            _ if !T::DATAGRAM => None,
+            _ => Some(Datagrams::through(pd.context(), attributes.port_num)?),
+        };
         let queue_pair = builder.finish(qp, cap, None);
-        if attributes.qp_state != ffi::ibv_qp_state::IBV_QPS_RESET {
-            queue_pair.remember_port(attributes.port_num);
+        if let Some(datagrams) = datagrams {
+            queue_pair.datagrams.set(datagrams);
         }
         Ok(queue_pair)
     }

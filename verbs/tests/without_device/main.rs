@@ -10,6 +10,7 @@ mod batch;
 mod completion_queue;
 mod creation;
 mod datagram;
+mod datagram_length;
 mod descriptors;
 mod destruction;
 mod device_memory;
