@@ -7,7 +7,7 @@ use crate::device_capabilities::DeviceCapabilities;
 use crate::esp_action::EspFlags;
 use crate::extended_device_attributes::OnDemandOperations;
 use crate::port_link::PortCapabilities;
-use crate::queue_pair::DataOrder;
+use crate::queue_pair::{DataOrder, QueuePairCreationFlags};
 use crate::raw_packet_capabilities::{
     QueuePairTypes, RawPacketCapabilities, ReceiveHashFields, ReceiveHashFunctions, TagMatchingCapabilities,
 };
@@ -30,6 +30,7 @@ display!(
     EspFlags,
     OnDemandOperations,
     PortCapabilities,
+    QueuePairCreationFlags,
     QueuePairTypes,
     RawPacketCapabilities,
     ReceiveHashFields,

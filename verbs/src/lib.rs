@@ -302,7 +302,7 @@ pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
     AlternatePath, AtomicWriteRequest, ConnectOptions, DataOrder, EnhancedConnection, ExtendedSend, MULTICAST_QPN,
     MulticastAttachment, OrderedOperation, PathMigrationState, QueuePair, QueuePairAttributes, QueuePairBuilder,
-    QueuePairCapabilities, QueuePairModification, QueuePairState,
+    QueuePairCapabilities, QueuePairCreationFlags, QueuePairModification, QueuePairState,
 };
 #[cfg(rdma_core_45)]
 pub use queue_pair::{FlushRequest, PlacementType, SelectivityLevel};

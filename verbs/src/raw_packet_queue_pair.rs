@@ -17,7 +17,7 @@ use crate::ffi;
 use crate::ffi::{ibv_qp_attr_mask as A, ibv_qp_init_attr_mask as Mask};
 use crate::indirection_table::IndirectionTable;
 use crate::protection_domain::ProtectionDomain;
-use crate::queue_pair::QueuePairCapabilities;
+use crate::queue_pair::{QueuePairCapabilities, QueuePairCreationFlags};
 use crate::rate_limit::RateLimit;
 use crate::raw_packet_capabilities::ReceiveHashFields;
 use crate::returns::{Errno, null_and_errno, zero_or_errno};
@@ -146,8 +146,57 @@ impl RawPacketQueuePair {
         // SAFETY: the domain and the queues are alive and of one context, and `attributes` outlives the call.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp(pd.as_raw(), &mut attributes) })
             .map_err(|errno| errno.with_remedy(VERB, format_args!("RAW_PACKET, {capabilities}"), remedy(errno)))?;
+        Ok(Self::with_queues(qp, pd, send_cq, recv_cq))
+    }
+
+    /// `ibv_create_qp_ex` with `create_flags`: as [`new`](Self::new), with flags for what it does with packets.
+    /// [`raw_packet_capabilities`](crate::ExtendedDeviceAttributes::raw_packet_capabilities) tells which ones the device can.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`new`](Self::new). [`Error::Unsupported`] or `EINVAL`: the device lacks one of the flags.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_qp_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_qp_ex.3.html)
+    #[doc(alias = "ibv_create_qp_ex")]
+    #[doc(alias = "IBV_QP_CREATE_SCATTER_FCS")]
+    #[doc(alias = "IBV_QP_CREATE_CVLAN_STRIPPING")]
+    pub fn with_flags(
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        capabilities: QueuePairCapabilities,
+        flags: QueuePairCreationFlags,
+    ) -> Result<Self> {
+        const VERB: &str = "ibv_create_qp_ex";
+        let context = pd.context();
+        context.must_be(send_cq.context(), VERB, "send_cq")?;
+        context.must_be(recv_cq.context(), VERB, "recv_cq")?;
+        // SAFETY: all zeroes are a valid structure.
+        let mut attributes: ffi::ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+        attributes.qp_type = ffi::ibv_qp_type::IBV_QPT_RAW_PACKET;
+        (attributes.send_cq, attributes.recv_cq) = (send_cq.as_raw(), recv_cq.as_raw());
+        attributes.cap = capabilities.into();
+        attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_CREATE_FLAGS.0;
+        (attributes.pd, attributes.create_flags) = (pd.as_raw(), flags.bits());
+        // SAFETY: the domain and the queues are alive and of one context, and `attributes` outlives the call.
+        let qp =
+            null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) }).map_err(|errno| {
+                errno.with_remedy(VERB, format_args!("RAW_PACKET, {capabilities}, {flags}"), remedy(errno))
+            })?;
+        Ok(Self::with_queues(qp, pd, send_cq, recv_cq))
+    }
+
+    /// What was made just now.
+    fn with_queues(
+        qp: NonNull<ffi::ibv_qp>,
+        pd: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> Self {
         let queues = Queues::Own { _send_cq: send_cq.clone(), _recv_cq: recv_cq.clone() };
-        Ok(Self { inner: Arc::new(Inner { qp, _queues: queues, pd: pd.clone() }) })
+        Self { inner: Arc::new(Inner { qp, _queues: queues, pd: pd.clone() }) }
     }
 
     /// `ibv_create_qp_ex` with an indirection table: makes a queue pair in `pd` that spreads what it receives over the table's queues. It

@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! `Inner` owns memory that was taken apart, and its registration. The memory is put together again only after `ibv_dereg_mr`
-//! succeeded (or the like of it, which the memory knows), which waits until the device has let go of it; if that fails, the memory is left
-//! where it is, for ever.
+//! succeeded (or the like of it, which the memory knows), or after `ibv_rereg_mr` has put other memory in its place; both wait until the
+//! device has let go of it. If that fails, the memory is left where it is, for ever.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

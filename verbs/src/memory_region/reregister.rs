@@ -2,8 +2,17 @@
 //!
 //! # Safety
 //!
-//! `ibv_rereg_mr` is given a region that nobody else holds. What it returns says for which memory the region is registered now: for the
-//! old, for the new, or for nobody knows which; in the last case both stay where they are until the region is deregistered.
+//! `ibv_rereg_mr` is given a region that nobody else holds: no slice, no further region of the memory, and no window that may be bound to
+//! it. It does what deregistering and registering do (its manual page; InfiniBand Architecture Specification, volume 1, chapter
+//! 11.2.8.5), and is as much of a barrier: a driver takes the region from the device before it changes it, or makes another one and
+//! destroys the old, and lets go of the old pages only then. So what it returns says for which memory the region is registered now:
+//!
+//! * the new: the device has let go of the old memory, whatever was in flight, and it may be given back;
+//! * the old: the device has never known the new memory, which may be given back;
+//! * nobody knows: both stay where they are until the region is deregistered, and for ever if that fails.
+//!
+//! (The kernel does not tell if it makes another one and fails to destroy the old, which is then registered until the context is closed. It
+//! fails where windows are bound to the region, of which there are none, or the device is gone, which then writes nothing.)
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -178,7 +187,8 @@ impl<B: Buffer> MemoryRegion<B> {
     /// `ibv_rereg_mr`: changes the region's rights, domain or buffer, which may be cheaper than to deregister it and to register a new one.
     /// Its keys may change. Returns the old buffer if there is a new one.
     ///
-    /// Requests that are in flight and name the region fail, or use the old or the new memory.
+    /// Requests that are in flight and name the region fail, or have used the old memory, or use the new one. When this returns, the device
+    /// has let go of the old memory, as after [`deregister`](MemoryRegion::deregister).
     ///
     /// # Errors
     ///
@@ -187,7 +197,8 @@ impl<B: Buffer> MemoryRegion<B> {
     /// * [`Error::Busy`]: a [`HeldSlice`](crate::HeldSlice), a memory window or a further region of the same memory keeps the region.
     /// * [`Error::InvalidArgument`]: nothing is to change; the new rights do not fit each other or the buffer; the new domain is of another
     ///   context; there is a new buffer for a region that has an iova of its own, which libibverbs would lose.
-    /// * [`Error::Unsupported`]: the provider cannot re-register (rxe); the region is what it was.
+    /// * [`Error::Unsupported`]: the provider cannot re-register (rxe); the region is what it was. If the domain was to change together with
+    ///   something else, it is deregistered: a kernel (that of Linux 6.12, for rxe) may have changed the domain before it found out.
     /// * `EINVAL`: the new buffer is empty; the region is what it was.
     /// * Another error number, with the region as libibverbs says.
     ///
@@ -220,7 +231,7 @@ impl<B: Buffer> MemoryRegion<B> {
         let bits = access.map_or(0, |access| access.bits()) as c_int;
         // SAFETY: the region is registered, the new domain is alive, and the new memory is valid and stays so.
         let code = unsafe { ffi::ibv_rereg_mr(inner.mr.as_ptr(), flags, raw_pd, data, length, bits) };
-        match Outcome::of(code, &inner) {
+        match Outcome::of(code, flags, &inner) {
             Outcome::New(error) => {
                 // SAFETY: the region is now registered for the new memory, with the new rights and in the new domain.
                 let buffer = unsafe { adopt(&mut inner, access, pd, new) };
@@ -274,7 +285,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of<B: Buffer>(code: c_int, inner: &Inner<B>) -> Self {
+    fn of<B: Buffer>(code: c_int, flags: c_int, inner: &Inner<B>) -> Self {
         if code == 0 {
             return Self::New(None);
         }
@@ -283,11 +294,18 @@ impl Outcome {
         match ffi::ibv_rereg_mr_err_code(code) {
             Code::IBV_REREG_MR_ERR_INPUT | Code::IBV_REREG_MR_ERR_DONT_FORK_NEW => Self::Old(error),
             Code::IBV_REREG_MR_ERR_DO_FORK_OLD => Self::New(Some(error)),
-            // A provider or kernel that has no such call has done nothing.
-            _ if matches!(error, Error::Unsupported { .. }) => Self::Old(error),
+            // A provider or kernel that has no such call has done nothing. One that cannot do part of what was asked may have changed the
+            // domain before; if it was the old one's that is kept, the new one would be freed with a region in it.
+            _ if matches!(error, Error::Unsupported { .. }) && !changes_more_than_domain(flags) => Self::Old(error),
             _ => Self::Unknown(error),
         }
     }
+}
+
+/// Whether the domain is to change, and something else too.
+fn changes_more_than_domain(flags: c_int) -> bool {
+    let domain = Change::IBV_REREG_MR_CHANGE_PD.0 as c_int;
+    flags & domain != 0 && flags != domain
 }
 
 /// Has the region know what it is now; returns the buffer that it was of, if that is another one.

@@ -18,10 +18,12 @@ use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::multicast::Attachments;
-use crate::queue_pair::{QueuePair, extended, optional, receive};
+use crate::queue_pair::{QueuePair, QueuePairCreationFlags, extended, optional, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
+
+const EXTENDED_VERB: &str = "ibv_create_qp_ex";
 
 /// `struct ibv_qp_cap`: how many requests and scatter/gather entries the queues of a queue pair hold.
 #[doc(alias = "ibv_qp_cap")]
@@ -87,6 +89,7 @@ pub struct QueuePairBuilder<T: Transport> {
     extended: Extended,
     /// Which of the operations that not every extended interface has.
     pub(super) optional: u64,
+    pub(super) flags: QueuePairCreationFlags,
     transport: PhantomData<T>,
 }
 
@@ -109,6 +112,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             signal_all: false,
             extended: Extended::No,
             optional: 0,
+            flags: QueuePairCreationFlags::empty(),
             transport: PhantomData,
         }
     }
@@ -191,7 +195,8 @@ impl<T: Transport> QueuePairBuilder<T> {
     ///   than the domain.
     /// * `EINVAL`: a size is beyond the device's limit; the message names it.
     /// * `ENOMEM`: the device has no more queue pairs, or no memory.
-    /// * [`Error::Unsupported`]: the extended interface is required, and the provider does not have it.
+    /// * [`Error::Unsupported`]: the extended interface is required, and the provider does not have it, or the device lacks what was asked
+    ///   for by a [flag](QueuePairCreationFlags).
     ///
     /// # References
     ///
@@ -213,6 +218,10 @@ impl<T: Transport> QueuePairBuilder<T> {
                 Err(error) => return Err(error),
             }
         }
+        if !self.flags.is_empty() {
+            let (qp, cap) = self.create_with(0)?;
+            return Ok(self.finish(qp, cap, None));
+        }
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_qp_init_attr = unsafe { std::mem::zeroed() };
         attributes.send_cq = self.send_cq.as_raw();
@@ -228,10 +237,23 @@ impl<T: Transport> QueuePairBuilder<T> {
     }
 
     fn create_extended(&self) -> Result<(NonNull<ffi::ibv_qp>, ffi::ibv_qp_cap, extended::Extended)> {
-        const VERB: &str = "ibv_create_qp_ex";
+        let device = self.pd.context().device_attributes()?;
+        self.check_capabilities(EXTENDED_VERB)?;
+        let (qp, cap) = self.create_with(T::SEND_OPERATIONS | self.optional)?;
+        // SAFETY: the queue pair was made just now, with these operations.
+        match unsafe { extended::Extended::new::<T>(qp, self.optional, &device) } {
+            Some(extended) => Ok((qp, cap, extended)),
+            None => {
+                // SAFETY: the queue pair was made just now, and nobody else knows it.
+                let _ = unsafe { ffi::ibv_destroy_qp(qp.as_ptr()) };
+                Err(Errno(libc::EOPNOTSUPP).of(EXTENDED_VERB, self))
+            }
+        }
+    }
+
+    /// Makes a queue pair with these operations of the extended interface, if there are some, and with the flags.
+    fn create_with(&self, send_operations: u64) -> Result<(NonNull<ffi::ibv_qp>, ffi::ibv_qp_cap)> {
         let context = self.pd.context();
-        let device = context.device_attributes()?;
-        self.check_capabilities(VERB)?;
         // SAFETY: all zeroes are a valid structure.
         let mut attributes: ffi::ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
         attributes.send_cq = self.send_cq.as_raw();
@@ -240,21 +262,20 @@ impl<T: Transport> QueuePairBuilder<T> {
         attributes.srq = self.srq.as_ref().map_or(ptr::null_mut(), SharedReceiveQueue::as_raw);
         attributes.qp_type = T::TYPE;
         attributes.sq_sig_all = self.signal_all.into();
-        attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0 | Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+        attributes.comp_mask = Mask::IBV_QP_INIT_ATTR_PD.0;
         attributes.pd = self.pd.as_raw();
-        attributes.send_ops_flags = T::SEND_OPERATIONS | self.optional;
+        if send_operations != 0 {
+            attributes.comp_mask |= Mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+            attributes.send_ops_flags = send_operations;
+        }
+        if !self.flags.is_empty() {
+            attributes.comp_mask |= Mask::IBV_QP_INIT_ATTR_CREATE_FLAGS.0;
+            attributes.create_flags = self.flags.bits();
+        }
         // SAFETY: the domain and the queues are alive and of one context.
         let qp = null_and_errno(unsafe { ffi::ibv_create_qp_ex(context.as_raw(), &mut attributes) })
-            .map_err(|errno| errno.with_remedy(VERB, self, self.remedy(errno)))?;
-        // SAFETY: the queue pair was made just now, with these operations.
-        match unsafe { extended::Extended::new::<T>(qp, self.optional, &device) } {
-            Some(extended) => Ok((qp, attributes.cap, extended)),
-            None => {
-                // SAFETY: the queue pair was made just now, and nobody else knows it.
-                let _ = unsafe { ffi::ibv_destroy_qp(qp.as_ptr()) };
-                Err(Errno(libc::EOPNOTSUPP).of(VERB, self))
-            }
-        }
+            .map_err(|errno| errno.with_remedy(EXTENDED_VERB, self, self.remedy(errno)))?;
+        Ok((qp, attributes.cap))
     }
 
     /// Some providers take what the device cannot do, and the request then fails.
@@ -328,6 +349,12 @@ impl<T: Transport> QueuePairBuilder<T> {
         ];
         match limits.into_iter().find(|(_, asked, limit)| asked > limit) {
             Some((cap, asked, limit)) => format!("{cap} is {asked}, and {name} takes at most {limit}"),
+            None if !self.flags.is_empty() => {
+                format!(
+                    "no queue size is beyond {name}'s limits, so it may lack what the flags ask for: {}",
+                    self.flags
+                )
+            }
             None if self.cap.max_inline_data > 0 => format!(
                 "no queue size is beyond {name}'s limits, so max_inline_data may be, of which devices do not tell: \
                  ask for less, or for 0",
@@ -340,6 +367,9 @@ impl<T: Transport> QueuePairBuilder<T> {
 impl<T: Transport> fmt::Display for QueuePairBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", T::NAME, QueuePairCapabilities::from(self.cap()))?;
+        if !self.flags.is_empty() {
+            write!(f, ", {}", self.flags)?;
+        }
         match &self.srq {
             Some(srq) => write!(f, ", {srq:?}"),
             None => Ok(()),

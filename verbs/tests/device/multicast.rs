@@ -138,3 +138,24 @@ fn a_sender_that_is_attached_itself_gets_its_own_datagram_once_however_often_it_
     send();
     assert!(arrived(&side, pause).is_none());
 }
+
+#[test]
+fn a_device_that_delivers_what_a_queue_pair_sends_to_its_own_group_says_so() {
+    let side = Side::<Ud>::of(open(), |builder| builder);
+    let builder = || QueuePair::<Ud>::builder(&side.pd, &side.cq, &side.cq).block_self_multicast_loopback();
+    for builder in [builder(), builder().require_extended(), builder().prefer_extended()] {
+        match builder.build() {
+            Ok(qp) => qp.activate(&side.local(), QKEY).unwrap(),
+            // The latter of a device that knows of flags, and not of this one.
+            Err(error) => {
+                assert!(matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)), "{error:?}");
+                let text = error.to_string();
+                assert!(text.starts_with("ibv_create_qp_ex(UD, "), "{text}");
+                assert!(text.contains("BLOCK_SELF_MULTICAST_LOOPBACK"), "{text}");
+                assert_eq!(matches!(error, Error::Unsupported { .. }), error.raw_os_error() == Some(libc::EOPNOTSUPP));
+            }
+        }
+    }
+    // Nothing is left of it.
+    side.qp.activate(&side.local(), QKEY).unwrap();
+}

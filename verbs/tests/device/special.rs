@@ -43,6 +43,18 @@ fn a_device_without_raw_packets_says_so() {
         let _ = has(qp.create_flow(&FlowRule::new(1).ethernet(EthernetMatch::default())), "ibv_create_flow");
     }
     let _ = has(qp, "ibv_create_qp");
+    let flags = QueuePairCreationFlags::SCATTER_FCS;
+    let with_flags =
+        RawPacketQueuePair::with_flags(&side.pd, &side.cq, &side.cq, QueuePairCapabilities::default(), flags);
+    let _ = has(with_flags, "ibv_create_qp_ex");
+}
+
+#[test]
+fn a_device_that_pads_nothing_says_so() {
+    let side = Side::new();
+    // SAFETY: nothing is written through it.
+    let builder = unsafe { QueuePair::<Rc>::builder(&side.pd, &side.cq, &side.cq).pci_write_end_padding() };
+    let _ = has(builder.build(), "ibv_create_qp_ex");
 }
 
 #[test]

@@ -55,6 +55,10 @@ unsafe extern "C" fn create_qp_ex(
     plain.cap = extended.cap;
     plain.qp_type = extended.qp_type;
     plain.sq_sig_all = extended.sq_sig_all;
+    let with_flags = ffi::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_CREATE_FLAGS.0;
+    let flags = (extended.comp_mask & with_flags != 0).then_some(extended.create_flags);
+    // SAFETY: the context is one of ours.
+    unsafe { shared(context) }.lock().queue_pair_flags = flags;
     // SAFETY: the domain and the queues are those of the caller.
     let qp = unsafe { ibv_create_qp(extended.pd, &mut plain) };
     extended.cap = plain.cap;

@@ -126,6 +126,11 @@ impl NullProvider {
         self.shared.lock().creation_flags
     }
 
+    /// The flags that the last queue pair was made with, if with some.
+    pub(crate) fn queue_pair_flags(&self) -> Option<u32> {
+        self.shared.lock().queue_pair_flags
+    }
+
     /// The next extended queue pair that is made lacks a builder that was asked for.
     pub(crate) fn lack_builders(&self) {
         self.shared.lock().lacks_builders = true;

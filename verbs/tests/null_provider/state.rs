@@ -157,6 +157,8 @@ pub(super) struct State {
     pub(super) poll_returns: VecDeque<c_int>,
     /// The mask and the flags that the last extended queue was made with.
     pub(super) creation_flags: (u32, u32),
+    /// The flags that the last queue pair was made with by `ibv_create_qp_ex`.
+    pub(super) queue_pair_flags: Option<u32>,
     pub(super) fork_status: u32,
     pub(super) infiniband_with_grh: bool,
     /// The flags and the immediate data, or key, of the next completion.

@@ -214,6 +214,10 @@ const ROWS: &[Row] = &[
         let Bench { pd, cq, .. } = &all.bench;
         QueuePair::<Uc>::builder(pd, cq, cq).require_extended().build().map(drop)
     }),
+    ("ibv_create_qp_ex", By::Null, &[], |all| {
+        let Bench { pd, cq, .. } = &all.bench;
+        QueuePair::<Ud>::builder(pd, cq, cq).block_self_multicast_loopback().build().map(drop)
+    }),
     ("ibv_query_qp", By::Code, &[], |all| all.bench.qp.query().map(drop)),
     ("ibv_query_qp", By::Code, &[], |all| all.bench.qp.state().map(drop)),
     ("ibv_modify_qp", By::Code, &[], |all| all.ud.reset()),

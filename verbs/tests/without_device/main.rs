@@ -9,6 +9,7 @@ mod async_events;
 mod batch;
 mod completion_queue;
 mod creation;
+mod creation_flags;
 mod datagram;
 mod datagram_length;
 mod descriptors;

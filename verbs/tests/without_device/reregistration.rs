@@ -101,6 +101,39 @@ fn an_input_error_leaves_the_region_as_it_was() {
 }
 
 #[test]
+fn what_is_not_supported_in_part_may_have_changed_the_domain() {
+    let bench = Bench::new();
+    let other = bench.context.create_protection_domain().unwrap();
+    // One at a time leaves the region as it was.
+    let (mut region, old) = counted(&bench.pd, 64);
+    let (new, _given_back) = Counted::new(100);
+    for change in [
+        Reregistration::new().protection_domain(&other),
+        Reregistration::new().access(RW),
+        Reregistration::new().access(RW).buffer(new),
+    ] {
+        fault(&bench, COMMAND, libc::EOPNOTSUPP);
+        let error = region.reregister(change).unwrap_err();
+        assert!(error.to_string().ends_with("the region is what it was"), "{error}");
+        let ReregisterError::Unchanged { region: same, .. } = error else { panic!("{error}") };
+        region = same;
+    }
+    // A domain that the region was perhaps moved to is not freed with the region in it.
+    for errno in [libc::EOPNOTSUPP, libc::ENOSYS] {
+        fault(&bench, COMMAND, errno);
+        let change = Reregistration::new().protection_domain(&other).access(RW);
+        let error = region.reregister(change).unwrap_err();
+        assert!(matches!(error.error(), Error::Unsupported { .. }), "{error}");
+        let ReregisterError::Deregistered { old: buffer, new: None, .. } = error else { panic!("{error}") };
+        assert_eq!((buffer.len(), bench.provider.live(Kind::Region)), (64, 1));
+        region = bench.pd.register(buffer, AccessFlags::LOCAL_WRITE).unwrap();
+    }
+    assert_eq!(old.get(), 2);
+    drop((region, other));
+    bench.provider.assert_no_violation();
+}
+
+#[test]
 fn a_fork_error_of_the_old_memory_leaves_the_region_changed() {
     let bench = Bench::new();
     let (region, old) = counted(&bench.pd, 64);
