@@ -197,8 +197,7 @@ impl<B: Buffer> MemoryRegion<B> {
     /// * [`Error::Busy`]: a [`HeldSlice`](crate::HeldSlice), a memory window or a further region of the same memory keeps the region.
     /// * [`Error::InvalidArgument`]: nothing is to change; the new rights do not fit each other or the buffer; the new domain is of another
     ///   context; there is a new buffer for a region that has an iova of its own, which libibverbs would lose.
-    /// * [`Error::Unsupported`]: the provider cannot re-register (rxe); the region is what it was. If the domain was to change together with
-    ///   something else, it is deregistered: a kernel (that of Linux 6.12, for rxe) may have changed the domain before it found out.
+    /// * [`Error::Unsupported`]: the provider cannot re-register (rxe); the region is what it was.
     /// * `EINVAL`: the new buffer is empty; the region is what it was.
     /// * Another error number, with the region as libibverbs says.
     ///
@@ -231,7 +230,7 @@ impl<B: Buffer> MemoryRegion<B> {
         let bits = access.map_or(0, |access| access.bits()) as c_int;
         // SAFETY: the region is registered, the new domain is alive, and the new memory is valid and stays so.
         let code = unsafe { ffi::ibv_rereg_mr(inner.mr.as_ptr(), flags, raw_pd, data, length, bits) };
-        match Outcome::of(code, flags, &inner) {
+        match Outcome::of(code, flags, &mut inner) {
             Outcome::New(error) => {
                 // SAFETY: the region is now registered for the new memory, with the new rights and in the new domain.
                 let buffer = unsafe { adopt(&mut inner, access, pd, new) };
@@ -285,7 +284,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of<B: Buffer>(code: c_int, flags: c_int, inner: &Inner<B>) -> Self {
+    fn of<B: Buffer>(code: c_int, flags: c_int, inner: &mut Inner<B>) -> Self {
         if code == 0 {
             return Self::New(None);
         }
@@ -294,18 +293,32 @@ impl Outcome {
         match ffi::ibv_rereg_mr_err_code(code) {
             Code::IBV_REREG_MR_ERR_INPUT | Code::IBV_REREG_MR_ERR_DONT_FORK_NEW => Self::Old(error),
             Code::IBV_REREG_MR_ERR_DO_FORK_OLD => Self::New(Some(error)),
-            // A provider or kernel that has no such call has done nothing. One that cannot do part of what was asked may have changed the
-            // domain before; if it was the old one's that is kept, the new one would be freed with a region in it.
-            _ if matches!(error, Error::Unsupported { .. }) && !changes_more_than_domain(flags) => Self::Old(error),
+            // A provider or kernel that has no such call has done nothing.
+            _ if matches!(error, Error::Unsupported { .. }) && (!changes_domain_and_more(flags) || is_back(inner)) => {
+                Self::Old(error)
+            }
             _ => Self::Unknown(error),
         }
     }
 }
 
-/// Whether the domain is to change, and something else too.
-fn changes_more_than_domain(flags: c_int) -> bool {
+fn changes_domain_and_more(flags: c_int) -> bool {
     let domain = Change::IBV_REREG_MR_CHANGE_PD.0 as c_int;
     flags & domain != 0 && flags != domain
+}
+
+/// Whether a region is in its old domain after a change of it, and of something that is not supported. A kernel (that of Linux 6.12, for rxe)
+/// may have changed the domain before it found out, and the new one would be freed with a region in it. So the region is moved back; if there
+/// is no such call, it was never moved.
+fn is_back<B: Buffer>(inner: &mut Inner<B>) -> bool {
+    let flags = Change::IBV_REREG_MR_CHANGE_PD.0 as c_int;
+    // SAFETY: the region is registered, and the domain, which is that of the region, is alive.
+    let code = unsafe { ffi::ibv_rereg_mr(inner.mr.as_ptr(), flags, inner.pd.as_raw(), ptr::null_mut(), 0, 0) };
+    if code != 0 {
+        return matches!(Errno::last(), Errno(libc::EOPNOTSUPP | libc::ENOSYS));
+    }
+    inner.take_keys();
+    true
 }
 
 /// Has the region know what it is now; returns the buffer that it was of, if that is another one.

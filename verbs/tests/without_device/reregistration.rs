@@ -118,18 +118,26 @@ fn what_is_not_supported_in_part_may_have_changed_the_domain() {
         let ReregisterError::Unchanged { region: same, .. } = error else { panic!("{error}") };
         region = same;
     }
-    // A domain that the region was perhaps moved to is not freed with the region in it.
-    for errno in [libc::EOPNOTSUPP, libc::ENOSYS] {
-        fault(&bench, COMMAND, errno);
-        let change = Reregistration::new().protection_domain(&other).access(RW);
-        let error = region.reregister(change).unwrap_err();
-        assert!(matches!(error.error(), Error::Unsupported { .. }), "{error}");
-        let ReregisterError::Deregistered { old: buffer, new: None, .. } = error else { panic!("{error}") };
-        assert_eq!((buffer.len(), bench.provider.live(Kind::Region)), (64, 1));
-        region = bench.pd.register(buffer, AccessFlags::LOCAL_WRITE).unwrap();
+    // A domain that the region was perhaps moved to is not freed with the region in it: it is moved back, if it was moved.
+    let both = || Reregistration::new().protection_domain(&other).access(RW);
+    for back in [None, Some(libc::EOPNOTSUPP), Some(libc::ENOSYS)] {
+        fault(&bench, COMMAND, libc::EOPNOTSUPP);
+        back.into_iter().for_each(|errno| fault(&bench, COMMAND, errno));
+        let error = region.reregister(both()).unwrap_err();
+        let ReregisterError::Unchanged { region: same, error, .. } = error else { panic!("{error}") };
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert_eq!((same.protection_domain().as_raw(), same.access()), (bench.pd.as_raw(), AccessFlags::LOCAL_WRITE));
+        bench.qp.post_receive(&ReceiveRequest::new(1, &[same.slice(..).unwrap()])).unwrap();
+        region = same;
     }
-    assert_eq!(old.get(), 2);
-    drop((region, other));
+    // If it cannot be moved back, nobody knows.
+    fault(&bench, COMMAND, libc::EOPNOTSUPP);
+    fault(&bench, COMMAND, libc::EIO);
+    let error = region.reregister(both()).unwrap_err();
+    let ReregisterError::Deregistered { old: buffer, new: None, error } = error else { panic!("{error}") };
+    assert_eq!((buffer.len(), error.raw_os_error()), (64, Some(libc::EOPNOTSUPP)));
+    assert_eq!((bench.provider.live(Kind::Region), old.get()), (1, 1));
+    drop(other);
     bench.provider.assert_no_violation();
 }
 
