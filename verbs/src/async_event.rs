@@ -277,7 +277,7 @@ impl Context {
     }
 
     /// `ibv_get_async_event`: takes the next asynchronous event and acknowledges it; `Ok(None)`: there is none. It never
-    /// sleeps: call it when [`as_fd`](Context::as_fd) is readable, until there is no event left.
+    /// sleeps: call it when [`as_fd`](std::os::fd::AsFd::as_fd) is readable, until there is no event left.
     ///
     /// # Errors
     ///
