@@ -243,7 +243,7 @@ fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_ca
         assert_eq!(sent[0].status(), Status::RETRY_COUNTER_EXCEEDED, "{sent:?}");
         assert!(is_flushed_at_once(&sent[1..]), "{sent:?}");
     }
-    assert_eq!(a.qp.state().unwrap(), QueuePairState::ERROR);
+    becomes(&a.qp, QueuePairState::ERROR);
     // The peer has noticed nothing; what it had posted is lost with the reset.
     assert_eq!(b.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
     mend();

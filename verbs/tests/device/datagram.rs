@@ -218,7 +218,7 @@ fn a_receive_that_is_too_small_for_header_and_payload_takes_nothing() {
             let status = completion.success().unwrap_err().status;
             let length = WorkCompletionStatus::LOCAL_LENGTH_ERROR;
             assert!([length, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR].contains(&status), "{status}");
-            assert_eq!(b.side.qp.state().unwrap(), QueuePairState::ERROR);
+            becomes(&b.side.qp, QueuePairState::ERROR);
         }
         ref more => panic!("{more:?}"),
     }

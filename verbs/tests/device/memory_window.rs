@@ -165,7 +165,7 @@ fn a_window_of_type_2_is_bound_again_once_it_is_unbound() {
     assert!(statuses.contains(&status), "{status}");
     window.restore_rkey(key).unwrap();
     assert_eq!(window.rkey(), key);
-    assert_eq!(b.qp.state().unwrap(), QueuePairState::ERROR);
+    becomes(&b.qp, QueuePairState::ERROR);
 }
 
 fn a_region_with_a_bound_window_comes_back<K: WindowType>() {

@@ -114,7 +114,7 @@ fn a_message_that_is_larger_than_its_receive_does_not_concern_the_sender() {
             let status = completion.success().unwrap_err().status;
             let length = WorkCompletionStatus::LOCAL_LENGTH_ERROR;
             assert!([length, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR].contains(&status), "{status}");
-            assert_eq!(b.qp.state().unwrap(), QueuePairState::ERROR);
+            becomes(&b.qp, QueuePairState::ERROR);
         }
         ref more => panic!("{more:?}"),
     }

@@ -187,7 +187,7 @@ fn a_window_of_type_2_is_not_bound_through_a_queue_pair_of_another_domain() {
     // The latter on kernel 6.12.
     let statuses = [WorkCompletionStatus::MEMORY_WINDOW_BIND_ERROR, WorkCompletionStatus::WORK_REQUEST_FLUSHED];
     assert!(statuses.contains(&status), "{status}");
-    assert_eq!(b.qp.state().unwrap(), QueuePairState::ERROR);
+    becomes(&b.qp, QueuePairState::ERROR);
     window.restore_rkey(key).unwrap();
     let begin = Instant::now();
     let Side { qp, .. } = b;

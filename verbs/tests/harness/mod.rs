@@ -124,6 +124,20 @@ pub(crate) fn connect<T: Connected>(a: &Side<T>, b: &Side<T>, options: &ConnectO
     b.qp.connect(&local_b, &local_a.endpoint, options).unwrap();
 }
 
+/// Waits until a queue pair is in a state. A failure has a completion first, and then the queue pair changes, on some kernels.
+#[track_caller]
+pub(crate) fn becomes<T: Transport>(qp: &QueuePair<T>, state: QueuePairState) {
+    let deadline = Instant::now() + 3 * LIMIT;
+    loop {
+        let now = qp.state().unwrap();
+        if now == state {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{qp:?} is in {now}, not in {state}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Bytes that differ from place to place.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 7 + index / 251) as u8).collect()

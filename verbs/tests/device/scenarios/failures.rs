@@ -51,7 +51,7 @@ fn an_error_completes_each_request_at_both_ends_though_none_was_signaled() {
     let received = b.completions(2);
     assert_eq!((ids(&received), statuses(&received)), (vec![1, 2], vec![flushed, flushed]));
     for side in [&a, &b] {
-        assert_eq!(side.qp.state().unwrap(), QueuePairState::ERROR);
+        becomes(&side.qp, QueuePairState::ERROR);
     }
     // What is posted now is taken, and flushed in its order.
     for id in 6..9 {
@@ -97,7 +97,7 @@ fn a_local_fault_fails_the_sender_alone_and_its_error_says_where_to_look() {
         assert!(LOCAL_FAULTS.contains(&error.status), "case {case}: {error}");
         let words = ["look at the local buffers of the request", "by a fault in a local buffer"];
         assert!(words.iter().any(|words| error.to_string().contains(words)), "case {case}: {error}");
-        assert_eq!(a.qp.state().unwrap(), QueuePairState::ERROR);
+        becomes(&a.qp, QueuePairState::ERROR);
         assert_eq!(b.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
         assert!(b.cq.poll(&mut [WorkCompletion::default()]).unwrap().is_empty());
         assert_eq!(target.to_vec(..).unwrap(), [0; 64]);
@@ -135,7 +135,7 @@ fn a_receive_that_cannot_take_the_message_fails_both_ends_and_the_next_one_is_fl
             "case {case}: {sent}"
         );
         for side in [&a, &b] {
-            assert_eq!(side.qp.state().unwrap(), QueuePairState::ERROR);
+            becomes(&side.qp, QueuePairState::ERROR);
         }
         assert_eq!(read_only.to_vec(..).unwrap(), [0; 2000]);
     }

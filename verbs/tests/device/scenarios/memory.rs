@@ -172,7 +172,12 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
         match a {
             Some(a) => {
                 let status = failure(&a.completion());
-                let known = [Status::LOCAL_PROTECTION_ERROR, Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR];
+                // Linux 6.12 reports local faults as flushed, now and then.
+                let known = [
+                    Status::LOCAL_PROTECTION_ERROR,
+                    Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR,
+                    Status::WORK_REQUEST_FLUSHED,
+                ];
                 assert!(known.contains(&status), "{how:?}: {status}");
             }
             // Long enough for what would come again.
