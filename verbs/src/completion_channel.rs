@@ -136,6 +136,7 @@ impl CompletionChannel {
     /// One thread waits for the file descriptor and takes the events of all queues; the others wait for that thread. So no
     /// event that one thread takes for another's queue is ever missed by the other.
     pub(crate) fn wait_for(&self, events: &Events, deadline: Option<Instant>) -> Result<bool> {
+        let is_there = || events.pending.load(Ordering::Relaxed) > 0;
         let mut lock = self.lock();
         loop {
             if events.pending.swap(0, Ordering::Relaxed) > 0 {
@@ -157,7 +158,8 @@ impl CompletionChannel {
             let result = wait_readable(self.fd(), remaining, WHAT);
             lock = self.lock();
             *lock.0 = false;
-            let result = result.and_then(|readable| if readable { self.take_events(&lock, events) } else { Ok(()) });
+            let result =
+                result.and_then(|readable| if readable { self.take_until(&lock, is_there).map(drop) } else { Ok(()) });
             self.inner.taken.notify_all();
             result?;
         }
@@ -166,6 +168,33 @@ impl CompletionChannel {
     /// Takes the events that are there, without sleeping. Whether there is one of the queue whose events these are.
     pub(crate) fn take_event_of(&self, events: &Events) -> Result<bool> {
         self.inner.watch.check()?;
+        let (lock, _) = self.take_available(|| events.pending.load(Ordering::Relaxed) > 0)?;
+        let is_there = events.pending.swap(0, Ordering::Relaxed) > 0;
+        drop(lock);
+        Ok(is_there)
+    }
+
+    /// `ibv_get_cq_event` without sleeping, and `ibv_ack_cq_events`: takes the events that are there, of whichever queues. How many it took.
+    ///
+    /// It is for event loops, when the channel has become readable; each queue of the channel is then to be asked by
+    /// [`CompletionQueue::poll_or_arm`](crate::CompletionQueue::poll_or_arm).
+    ///
+    /// # Errors
+    ///
+    /// The provider's error: the device is gone.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
+    #[doc(alias = "ibv_get_cq_event")]
+    #[doc(alias = "ibv_ack_cq_events")]
+    pub fn take_events(&self) -> Result<usize> {
+        self.inner.watch.check()?;
+        Ok(self.take_available(|| false)?.1)
+    }
+
+    /// Takes the events that are there until it is `enough`. How many were taken here.
+    fn take_available(&self, enough: impl Fn() -> bool) -> Result<(Lock<'_>, usize)> {
         let mut lock = self.lock();
         // A thread that waits for the descriptor takes what is there: it is about to wake up. If its own event were taken from under
         // it, it would sleep on.
@@ -173,16 +202,18 @@ impl CompletionChannel {
             let waited = self.inner.taken.wait_timeout(lock.0, Duration::from_millis(1));
             lock.0 = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        if !*lock.0 {
-            self.take_events(&lock, events)?;
-            self.inner.taken.notify_all();
+        if *lock.0 {
+            return Ok((lock, 0));
         }
-        Ok(events.pending.swap(0, Ordering::Relaxed) > 0)
+        let taken = self.take_until(&lock, enough);
+        self.inner.taken.notify_all();
+        Ok((lock, taken?))
     }
 
-    /// Takes events, for whichever queues they are, until there is one of the queue whose events these are, or no more.
-    fn take_events(&self, _lock: &Lock<'_>, wanted: &Events) -> Result<()> {
-        while wanted.pending.load(Ordering::Relaxed) == 0 {
+    /// Takes events, for whichever queues they are, until it is `enough`, or there are no more. How many.
+    fn take_until(&self, _lock: &Lock<'_>, enough: impl Fn() -> bool) -> Result<usize> {
+        let mut taken = 0;
+        while !enough() {
             let (mut cq, mut cq_context) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel is alive. Its descriptor is not blocking, so the call does not wait under the lock.
             let code = unsafe { ffi::ibv_get_cq_event(self.as_raw(), &mut cq, &mut cq_context) };
@@ -194,13 +225,14 @@ impl CompletionChannel {
             }
             // SAFETY: the queue is alive as long as the lock is held, and its context pointer is its `Events`.
             let events = unsafe { &*cq_context.cast::<Events>() };
+            taken += 1;
             events.pending.fetch_add(1, Ordering::Relaxed);
             if events.unacked.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNACKED {
                 // SAFETY: the queue is alive.
                 unsafe { events.ack(cq) };
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// The channel's own descriptor, from which libibverbs reads events.
@@ -233,7 +265,8 @@ impl Events {
 
 impl AsFd for CompletionChannel {
     /// A file descriptor that is readable as long as there is an event. It is for `select`, `poll`, `epoll` (by level or by edge) and what
-    /// is built on them; then [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) takes the event.
+    /// is built on them; then [`take_events`](Self::take_events) takes what there is, or
+    /// [`CompletionQueue::take_event`](crate::CompletionQueue::take_event) that of one queue.
     ///
     /// It is an epoll descriptor that watches the channel's own: nothing can be read from it, and its flags are its own. It is made by the
     /// first call, and closed with the channel. If it cannot be made (`EMFILE`), another descriptor is returned that is always readable,

@@ -218,6 +218,16 @@ impl<F: CompletionFields> ExtendedCompletionQueue<F> {
         self.queue.wait_until(Notify::Any, timeout, || self.poll())
     }
 
+    /// Takes a completion off the queue as [`poll`](Self::poll) does. `None`: there is none, and the queue is armed, as
+    /// [`CompletionQueue::poll_or_arm`] has it.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`CompletionQueue::poll_or_arm`].
+    pub fn poll_or_arm(&self, notify: Notify) -> Result<Option<ExtendedCompletion<F>>> {
+        self.queue.poll_or_arm_by(notify, || self.poll())
+    }
+
     /// The queue without its fields: to make queue pairs on, to arm, or to poll plainly.
     #[doc(alias = "ibv_cq_ex_to_cq")]
     pub fn as_completion_queue(&self) -> &CompletionQueue {

@@ -27,7 +27,7 @@ pub enum Notify {
 
 impl CompletionQueue {
     /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
-    /// poll once more after arming; [`wait`](Self::wait) does all of it.
+    /// poll once more after arming; [`poll_or_arm`](Self::poll_or_arm) and [`wait`](Self::wait) do.
     ///
     /// # Errors
     ///
@@ -88,6 +88,73 @@ impl CompletionQueue {
         Ok(&mut completions[..count.unwrap_or(0)])
     }
 
+    /// Takes completions off the queue as [`poll`](Self::poll) does. If there are none, the returned part is empty and the queue is armed:
+    /// the [channel](Self::channel) becomes readable when the next one is there.
+    ///
+    /// It is for event loops, which sleep until the channel is readable and then [take its events](CompletionChannel::take_events). The
+    /// queue is polled again after it was armed, so that no completion is missed.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidArgument`]: the queue was made without a channel, or `completions` has no room.
+    /// * As those of [`poll`](Self::poll) and [`arm`](Self::arm).
+    ///
+    /// # References
+    ///
+    /// [ibv_req_notify_cq(3)](https://man7.org/linux/man-pages/man3/ibv_req_notify_cq.3.html)
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use verbs::{CompletionChannel, CompletionQueue, Notify, WorkCompletion};
+    /// # fn example(channel: &CompletionChannel, queues: &[CompletionQueue], sleep_until_readable: impl Fn()) -> verbs::Result<()> {
+    /// let mut completions = [WorkCompletion::default(); 16];
+    /// loop {
+    ///     let mut idle = true;
+    ///     for queue in queues {
+    ///         for completion in queue.poll_or_arm(Notify::Any, &mut completions)? {
+    ///             idle = false;
+    ///             println!("{completion:?}");
+    ///         }
+    ///     }
+    ///     if idle {
+    ///         sleep_until_readable(); // until `channel` is, which is `AsFd`
+    ///         channel.take_events()?;
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_req_notify_cq")]
+    pub fn poll_or_arm<'a>(
+        &self,
+        notify: Notify,
+        completions: &'a mut [WorkCompletion],
+    ) -> Result<&'a mut [WorkCompletion]> {
+        if completions.is_empty() {
+            return Err(Error::invalid("ibv_poll_cq", "the room for completions", 0, "it has to be for one at least"));
+        }
+        let count = self.poll_or_arm_by(notify, || {
+            let count = self.poll(completions)?.len();
+            Ok((count > 0).then_some(count))
+        })?;
+        Ok(&mut completions[..count.unwrap_or(0)])
+    }
+
+    /// What `poll` finds. `None`: nothing, and the queue is armed.
+    pub(crate) fn poll_or_arm_by<R>(
+        &self,
+        notify: Notify,
+        mut poll: impl FnMut() -> Result<Option<R>, PollError>,
+    ) -> Result<Option<R>> {
+        self.waitable()?;
+        if let Some(found) = poll()? {
+            return Ok(Some(found));
+        }
+        self.arm(notify)?;
+        // What came before the queue was armed makes no event.
+        Ok(poll()?)
+    }
+
     /// Sleeps until `poll` finds something. `None`: it found nothing until `timeout` was over.
     pub(crate) fn wait_until<R>(
         &self,
@@ -99,12 +166,7 @@ impl CompletionQueue {
         // A time that is too far off to be counted is for ever.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            if let Some(found) = poll()? {
-                return Ok(Some(found));
-            }
-            self.arm(notify)?;
-            // What came before the queue was armed makes no event.
-            if let Some(found) = poll()? {
+            if let Some(found) = self.poll_or_arm_by(notify, &mut poll)? {
                 return Ok(Some(found));
             }
             if !channel.wait_for(&self.inner.events, deadline)? {
@@ -116,8 +178,8 @@ impl CompletionQueue {
     /// `ibv_get_cq_event` without sleeping: takes the queue's event from its channel if it is there, and tells whether it was. Events
     /// of other queues that come before it are taken too, and kept for those.
     ///
-    /// It is for event loops, which sleep until the [channel](Self::channel) is readable. Each queue of that channel is then to be
-    /// asked; one that has an event is not armed any more.
+    /// It is for event loops that want to know which queue of a [channel](Self::channel) has an event, and so is not armed any more; where
+    /// each queue is [polled](Self::poll_or_arm) in its turn, [`CompletionChannel::take_events`] is simpler.
     ///
     /// A thread that [waits](Self::wait) takes the events of all queues of its channel, so the descriptor may not be readable although
     /// this queue has an event: have an event loop watch a channel on which no thread waits.
@@ -129,25 +191,6 @@ impl CompletionQueue {
     /// # References
     ///
     /// [ibv_get_cq_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_cq_event.3.html)
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use verbs::{CompletionQueue, Notify, WorkCompletion};
-    /// # fn example(cq: &CompletionQueue, sleep_until_readable: impl Fn()) -> verbs::Result<()> {
-    /// let mut completions = [WorkCompletion::default(); 16];
-    /// loop {
-    ///     cq.arm(Notify::Any)?;
-    ///     // What came before the queue was armed makes no event, so take it all.
-    ///     while let [first, ..] = cq.poll(&mut completions)? {
-    ///         println!("{first:?}");
-    ///     }
-    ///     while !cq.take_event()? {
-    ///         sleep_until_readable(); // until `cq.channel()` is, which is `AsFd`
-    ///     }
-    /// }
-    /// # }
-    /// ```
     #[doc(alias = "ibv_get_cq_event")]
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn take_event(&self) -> Result<bool> {

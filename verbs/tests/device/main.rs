@@ -14,6 +14,7 @@ mod datagram;
 mod descriptors;
 mod device;
 mod domains;
+mod event_loop;
 mod extended;
 mod failure;
 mod invalidate;

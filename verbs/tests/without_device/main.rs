@@ -16,6 +16,7 @@ mod descriptors;
 mod destruction;
 mod device_memory;
 mod domains;
+mod event_loop;
 mod every_verb;
 mod extended;
 mod facts;
