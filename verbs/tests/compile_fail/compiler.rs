@@ -12,6 +12,8 @@ pub(crate) struct Compiler {
     /// Where the libraries are with which this test was built.
     libraries: PathBuf,
     verbs: PathBuf,
+    /// Where it puts what it makes of what compiles.
+    results: PathBuf,
 }
 
 pub(crate) struct CompileError {
@@ -22,10 +24,13 @@ pub(crate) struct CompileError {
 }
 
 impl Compiler {
-    pub(crate) fn new() -> Self {
+    /// One whose results are in a folder of that name.
+    pub(crate) fn new(results: &str) -> Self {
         let libraries = env::current_exe().unwrap().parent().unwrap().to_owned();
         let verbs = newest(&libraries, "libverbs-", ".rlib");
-        Self { libraries, verbs }
+        let results = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile_fail").join(results);
+        fs::create_dir_all(&results).unwrap();
+        Self { libraries, verbs, results }
     }
 
     /// Such as `rustc 1.95.0`.
@@ -40,15 +45,8 @@ impl Compiler {
         let mut with_verbs = OsString::from("verbs=");
         with_verbs.push(&self.verbs);
         let mut compiler = rustc()
-            .args([
-                "-",
-                "--edition=2024",
-                "--crate-name=case",
-                "--emit=metadata",
-                "--error-format=json",
-                "-o",
-                "/dev/null",
-            ])
+            .args(["-", "--edition=2024", "--crate-name=case", "--emit=metadata", "--error-format=json", "--out-dir"])
+            .arg(&self.results)
             .arg("--extern")
             .arg(with_verbs)
             .arg("-L")

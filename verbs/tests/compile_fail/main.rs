@@ -41,7 +41,7 @@ fn case_and_code(line: &str) -> &str {
 
 #[test]
 fn a_transport_has_its_operations_and_no_others() {
-    let compiler = Compiler::new();
+    let compiler = Compiler::new("operations");
     let outcomes = outcomes(&compiler, &operations());
     for line in &outcomes {
         let (case, outcome) = line.split_once(": ").unwrap();
@@ -52,7 +52,7 @@ fn a_transport_has_its_operations_and_no_others() {
 
 #[test]
 fn what_the_documentation_says_does_not_compile_fails_with_the_error_that_it_names() {
-    let (compiler, cases) = (Compiler::new(), documented());
+    let (compiler, cases) = (Compiler::new("documented"), documented());
     let outcomes = outcomes(&compiler, &cases);
     for (case, line) in cases.iter().zip(&outcomes) {
         assert_eq!(case_and_code(line), format!("{}: {}", case.name, case.expected), "{line}\n{}", case.code);
