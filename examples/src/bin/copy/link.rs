@@ -31,6 +31,8 @@ use crate::offer::{Offer, Shape};
 pub(crate) const REPLY_SLOT: usize = 8 << 10;
 /// How long nothing may come before the peer is looked for.
 const QUIET: Duration = Duration::from_millis(500);
+/// How long a peer that has nothing left to say may take to end the connection.
+const PARTING: Duration = Duration::from_secs(60);
 /// In the immediate: it is a chunk. The rest is the length.
 const CHUNK: u32 = 1 << 31;
 
@@ -289,7 +291,10 @@ impl Link {
         while self.completed < self.sent && !self.ended {
             self.turn()?;
         }
-        self.connection.wait_disconnected(Some(Duration::from_secs(5)))?;
+        ensure!(
+            self.connection.wait_disconnected(Some(PARTING))?,
+            "the peer has heard the last word, and has not ended the connection for {PARTING:?}"
+        );
         Ok(())
     }
 }
