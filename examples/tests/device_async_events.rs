@@ -81,8 +81,8 @@ fn a_link_that_goes_down_and_up_again_is_told_by_all_who_watch_its_device() {
     let mut c = Program::start("stdbuf", &["-oL", "ibv_asyncwatch", "-d", "aev"]);
     c.wait_for_line("aev: async event FD ");
     for (state, event, of_c) in [
-        ("down", "aev: port error, port 1, which is down", "port error (10), port 1"),
-        ("up", "aev: port active, port 1, which is active", "port active (9), port 1"),
+        ("down", "aev: port error, port 1, which is down", "event_type IBV_EVENT_PORT_ERR (10), port 1"),
+        ("up", "aev: port active, port 1, which is active", "event_type IBV_EVENT_PORT_ACTIVE (9), port 1"),
     ] {
         link.set(state);
         lines_until(&mut all, event);

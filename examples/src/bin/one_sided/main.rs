@@ -77,6 +77,7 @@ enum Command {
         server: Server,
         /// At most 32 bytes
         key: String,
+        /// How much to add; it may be negative
         #[arg(allow_hyphen_values = true)]
         number: i64,
     },
@@ -103,6 +104,7 @@ enum Command {
 /// Where the table is.
 #[derive(Clone, Debug, Args)]
 struct Server {
+    /// Where the table is served
     #[arg(value_name = "ADDRESS:PORT")]
     address: String,
     /// Seconds that others may keep the key locked
