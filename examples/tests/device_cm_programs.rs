@@ -11,6 +11,7 @@ use cm::{ConnectionOptions, DatagramListener, Listener};
 use programs::{
     Ended, LIMIT, Program, cm_port as port, ended_or_lost, link_local, setting, unless_lost, wait_for_cm_listener,
 };
+use verbs::{AccessFlags, GidFilter, Grh, QueuePair, ReceiveRequest, SendRequest, Ud, WorkCompletion};
 
 const SERVER: &str = env!("CARGO_BIN_EXE_cm_server");
 const CLIENT: &str = env!("CARGO_BIN_EXE_cm_client");
@@ -18,6 +19,8 @@ const UDADDY: &str = env!("CARGO_BIN_EXE_udaddy");
 const MCKEY: &str = env!("CARGO_BIN_EXE_mckey");
 const CMTIME: &str = env!("CARGO_BIN_EXE_cmtime");
 const UCMATOSE: &str = env!("CARGO_BIN_EXE_ucmatose");
+
+const RECEIVE: u64 = 2;
 
 fn address() -> String {
     setting("RDMA_TEST_ADDRESS")
@@ -214,6 +217,56 @@ fn udaddy_says_that_nobody_listens_refuses_or_answers() {
     request.accept(&qp, b"").unwrap();
     let silent = client.ended().error();
     assert!(silent.starts_with("0 of 10 datagrams came in 2s; the others got lost"), "{silent}");
+}
+
+/// What comes from another queue pair than the client's is left alone, whatever it says of itself, and takes no message's place.
+#[test]
+fn strangers_datagrams_are_neither_counted_nor_answered_by_udaddy() {
+    unless_lost(|| {
+        let port = port();
+        let server = Program::start(UDADDY, &["-b", &address(), "--port", &port.to_string(), "-C", "4", "-S", "64"]);
+        wait_for_cm_listener(port);
+        let service = ConnectionOptions::default().connect_datagram((address(), port)).unwrap();
+        let (qp, peer, ah) = (service.queue_pair(), service.peer(), service.address_handle());
+        let pd = qp.protection_domain();
+        let cq = pd.context().create_completion_queue(16).unwrap();
+        let stranger = QueuePair::<Ud>::builder(pd, &cq, &cq).build().unwrap();
+        let local = stranger.local_endpoint(service.id().port(), &GidFilter::default()).unwrap();
+        stranger.init(&local, peer.qkey).unwrap();
+        stranger.activate(&local, peer.qkey).unwrap();
+        let region = pd.register(vec![7; 64], AccessFlags::LOCAL_WRITE).unwrap();
+        let replies = pd.register(vec![0; 4 * (Grh::LEN + 64)], AccessFlags::LOCAL_WRITE).unwrap();
+        for reply in 0..4 {
+            let place = replies.slice(reply * (Grh::LEN + 64)..(reply + 1) * (Grh::LEN + 64)).unwrap();
+            qp.post_receive(&ReceiveRequest::new(RECEIVE, &[place])).unwrap();
+        }
+        let send = |from: &QueuePair<Ud>, length: usize, imm_data: u32| {
+            let slices = [region.slice(..length).unwrap()];
+            let request = SendRequest::send_to_with_imm(1, &slices, ah, peer.qp_num, peer.qkey, imm_data);
+            from.post_send(&request.signaled()).unwrap();
+            // One after the other, and not so fast that the server has no receive posted. An answer may come meanwhile.
+            let mut completions = [WorkCompletion::default(); 8];
+            let deadline = Instant::now() + LIMIT;
+            while !from.send_cq().poll(&mut completions).unwrap().iter().any(|done| done.wr_id() != RECEIVE) {
+                assert!(Instant::now() < deadline, "the device does not send");
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(100));
+        };
+        // Before the client is known, one that does not speak the language; then one of another size, and one that seems right.
+        send(&stranger, 64, 0);
+        for _ in 0..4 {
+            send(qp, 64, qp.qp_num());
+            send(&stranger, 10, stranger.qp_num());
+            send(&stranger, 64, stranger.qp_num());
+        }
+        let ended = server.ended();
+        if ended.stderr.contains("got lost") {
+            return Err(ended.stderr);
+        }
+        assert_eq!(ended.success(), "received and answered 4 datagrams of 64 bytes from each of 1 queue pairs\n");
+        Ok(())
+    });
 }
 
 /// The Ethernet address of a group's datagrams: that of a device of rxe is the group's last four bytes behind 33:33.

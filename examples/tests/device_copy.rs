@@ -1,15 +1,17 @@
 //! `copy` with itself: what arrives, what an interrupted copy leaves and how it is continued, and ends that misbehave or die.
 
+mod by_hand;
 mod programs;
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use programs::{LIMIT, Program, setting};
+use programs::{LIMIT, Program, cm_port, link_local, setting, wait_for_cm_listener};
 use tempfile::TempDir;
 
 const COPY: &str = env!("CARGO_BIN_EXE_copy");
@@ -34,8 +36,11 @@ impl Folders {
     }
 
     fn receiver(&self) -> (Program, String) {
-        let at = format!("{}:0", setting("RDMA_TEST_ADDRESS"));
-        let mut receiver = Program::start(COPY, &["--listen", &at, text(&self.there(""))]);
+        self.receiver_at(&format!("{}:0", setting("RDMA_TEST_ADDRESS")))
+    }
+
+    fn receiver_at(&self, at: &str) -> (Program, String) {
+        let mut receiver = Program::start(COPY, &["--listen", at, text(&self.there(""))]);
         let address = receiver.address();
         (receiver, address)
     }
@@ -173,17 +178,22 @@ fn a_part_is_continued_if_it_is_how_the_file_begins_and_else_begun_again() {
 
 /// A sparse file of which no machine copies all meanwhile, and a copy of it that is under way.
 fn half_way(folders: &Folders) -> (Program, Program) {
+    let (receiver, address) = folders.receiver();
+    let sender = send_for_ever(folders, &address);
+    (receiver, sender)
+}
+
+fn send_for_ever(folders: &Folders, address: &str) -> Program {
     let file = fs::File::create(folders.here("large")).unwrap();
     file.set_len(1 << 40).unwrap();
     (&file).write_all(&bytes(1 << 18)).unwrap();
-    let (receiver, address) = folders.receiver();
-    let sender = Program::start(COPY, &[text(&folders.here("large")), &address, "--chunk", "65536"]);
+    let sender = Program::start(COPY, &[text(&folders.here("large")), address, "--chunk", "65536"]);
     let deadline = Instant::now() + LIMIT;
     while fs::metadata(folders.there(".large.partial")).map_or(0, |metadata| metadata.len()) < 1 << 20 {
         assert!(Instant::now() < deadline, "nothing arrives");
         thread::sleep(Duration::from_millis(5));
     }
-    (receiver, sender)
+    sender
 }
 
 #[test]
@@ -242,6 +252,176 @@ fn an_end_that_is_only_slow_is_not_taken_for_dead() {
         assert!(Instant::now() < deadline && receiver.is_running() && sender.is_running(), "nothing goes on");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn the_next_copy_continues_after_the_receiver_was_killed() {
+    let folders = Folders::new();
+    let (receiver, sender) = half_way(&folders);
+    receiver.signal("KILL");
+    sender.ended().error();
+    drop(receiver);
+    let part = fs::metadata(folders.there(".large.partial")).unwrap().len();
+    let length = part + 500_000;
+    fs::File::options().write(true).open(folders.here("large")).unwrap().set_len(length).unwrap();
+    let (sent, received) = folders.copy("large", &[]);
+    for output in [sent, received] {
+        assert!(output.contains(": 1 files, 500000 bytes in "), "{output}");
+        assert!(output.contains(&format!("; {part} bytes were there: 0 whole files, 1 in part\n")), "{output}");
+    }
+    assert_eq!(folders.names(), ["large"]);
+    assert_eq!(fs::metadata(folders.there("large")).unwrap().len(), length);
+}
+
+#[test]
+fn a_source_that_becomes_shorter_meanwhile_is_an_error_at_both_ends() {
+    let folders = Folders::new();
+    let (receiver, sender) = half_way(&folders);
+    fs::File::options().write(true).open(folders.here("large")).unwrap().set_len(1 << 18).unwrap();
+    let sent = sender.ended().error();
+    assert!(sent.contains("large changed while it was copied: it had 1099511627776 bytes, and now has "), "{sent}");
+    let received = receiver.ended().error();
+    assert_eq!(received, format!("the sender gave up: {sent}"));
+    assert_eq!(folders.names(), [".large.partial"], "it does not get its name");
+}
+
+/// What came and lies in the destination is another when the file has ended: a bad disk, or somebody else who writes there.
+#[test]
+fn a_file_whose_checksum_is_wrong_does_not_get_its_name() {
+    let folders = Folders::new();
+    let content = bytes(200_000);
+    fs::write(folders.here("file"), &content).unwrap();
+    // A sender made by hand, which ends the file with the checksum of another one.
+    let (receiver, address) = folders.receiver();
+    let error = by_hand::send(&address, b"file", &content);
+    assert!(error.contains("file has another checksum than at the sender, after 200000 of 200000 bytes"), "{error}");
+    assert_eq!(receiver.ended().error(), error);
+    assert_eq!(folders.names(), [".file.partial"]);
+    // It is not the beginning of what comes: it is sent again, and is right.
+    fs::write(folders.there(".file.partial"), [&content[..100_000], &[0; 100_000]].concat()).unwrap();
+    folders.copy("file", &[]);
+    assert!(fs::read(folders.there("file")).unwrap() == content);
+}
+
+#[test]
+fn a_sender_that_does_not_send_what_it_announced_is_refused() {
+    let folders = Folders::new();
+    for (requests, expected) in [
+        (&[r#"{"Folder":{"path":[97]}}"#][..], "the sender says how much comes twice, or too late"),
+        (&[by_hand::START, by_hand::START], "the sender says how much comes twice, or too late"),
+        (&[by_hand::START, "\"Finish\""], "0 files of 0 bytes came, and others were announced"),
+        (&[by_hand::START, by_hand::FILE, "\"Finish\""], "the sender goes on before the end of a file, or after it"),
+        (&[by_hand::START, by_hand::FILE, by_hand::FILE], "the sender goes on before the end of a file, or after it"),
+        (
+            &[by_hand::START, by_hand::FILE, by_hand::FROM, by_hand::SHORT_END],
+            "the sender sent 0 bytes of a file that it said has 5",
+        ),
+    ] {
+        let (receiver, address) = folders.receiver();
+        let error = by_hand::refused(&address, requests);
+        assert!(error.contains(expected), "{requests:?}: {error}");
+        assert_eq!(receiver.ended().error(), error, "{requests:?}");
+    }
+    assert_eq!(folders.names(), [""; 0]);
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_at_both_ends_and_what_fits_stays() {
+    let folders = Folders::new();
+    let disk = Mount::tmpfs(folders.there(""), "1m");
+    fs::write(folders.here("file"), bytes(3 << 20)).unwrap();
+    let (receiver, address) = folders.receiver();
+    let sent = Program::start(COPY, &[text(&folders.here("file")), &address, "--chunk", "65536"]).ended().error();
+    let received = receiver.ended().error();
+    assert!(received.starts_with("cannot write file: ") && received.contains("No space left"), "{received}");
+    assert_eq!(sent, format!("the receiver gave up: {received}"));
+    assert_eq!(folders.names(), [".file.partial"]);
+    drop(disk);
+}
+
+/// A file system of its own; gone when it is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn tmpfs(at: PathBuf, size: &str) -> Self {
+        let options = format!("size={size}");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&at).status().unwrap();
+        assert!(status.success());
+        Self(at)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn an_end_whose_peers_host_is_silent_gives_up() {
+    let folders = Folders::new();
+    // By the link-local address, which is that of one interface alone, they are at the two ends of the wire.
+    let [at, to] = link_local().map(|address| {
+        let (ip, netdev) = address.split_once('%').unwrap();
+        let index = fs::read_to_string(format!("/sys/class/net/{netdev}/ifindex")).unwrap();
+        format!("[{ip}%{}]", index.trim())
+    });
+    let (receiver, address) = folders.receiver_at(&format!("{at}:0"));
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let sender = send_for_ever(&folders, &format!("{to}:{port}"));
+    // From now on nothing goes out of either device, as if a cable were cut.
+    let silence = ["RDMA_TEST_NETDEV", "RDMA_TEST_PEER_NETDEV"].map(|name| Silence::at(setting(name)));
+    for end in [sender, receiver] {
+        let error = end.ended().error();
+        assert!(error.contains("the peer cannot be reached any more: "), "{error}");
+    }
+    drop(silence);
+}
+
+/// An interface that loses all that it is to send, until this is dropped.
+struct Silence(String);
+
+impl Silence {
+    fn at(netdev: String) -> Self {
+        let status = Command::new("tc")
+            .args(["qdisc", "replace", "dev", &netdev, "root", "netem", "loss", "100%"])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        Self(netdev)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = Command::new("tc").args(["qdisc", "del", "dev", &self.0, "root"]).status();
+    }
+}
+
+#[test]
+fn at_a_terminal_there_is_a_bar_and_then_the_summary_alone() {
+    let folders = Folders::new();
+    fs::write(folders.here("file"), bytes(3 << 20)).unwrap();
+    let (receiver, address) = folders.receiver();
+    let command = format!("'{COPY}' '{}' {address} --chunk 65536", text(&folders.here("file")));
+    let shown = Program::start("script", &["-qec", &command, "/dev/null"]).ended().success();
+    assert!(shown.contains(" of 3.00 MiB, ") && shown.contains(" left  file"), "a bar: {shown:?}");
+    let last = shown.rsplit_once("sent to ").unwrap().1;
+    assert!(last.contains(": 1 files, 3145728 bytes in "), "{shown:?}");
+    receiver.ended().success();
+}
+
+#[test]
+fn a_copy_is_done_though_nobody_reads_what_the_ends_print() {
+    let folders = Folders::new();
+    fs::write(folders.here("file"), b"content").unwrap();
+    let port = cm_port();
+    let address = format!("{}:{port}", setting("RDMA_TEST_ADDRESS"));
+    let receiver = Program::start_unread(COPY, &["--listen", &address, text(&folders.there(""))]);
+    wait_for_cm_listener(port);
+    Program::start_unread(COPY, &[text(&folders.here("file")), &address]).ended().success();
+    receiver.ended().success();
+    assert_eq!(fs::read(folders.there("file")).unwrap(), b"content");
 }
 
 #[test]

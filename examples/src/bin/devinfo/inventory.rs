@@ -100,7 +100,7 @@ impl Device {
             .with("vendor_id", Value::Bits(attributes.device().vendor_id().into()))
             .with("vendor_part_id", attributes.device().vendor_part_id())
             .with("hw_ver", Value::Bits(attributes.device().hardware_version().into()))
-            .with("board_id", details::board_id(context.device().name()))
+            .with_known("board_id", details::board_id(context.device().name()))
             .with("phys_port_cnt", attributes.port_count());
         self.details = details::of(context, &attributes);
         let last = attributes.device().port_count();
@@ -152,6 +152,7 @@ impl Port {
             .with("max_msg_sz", Value::Bits(port.max_message_size().into()))
             .with("port_cap_flags", Value::Bits(capabilities.bits().into()))
             .with("port_capabilities", Value::List(names))
+            .with("port_cap_flags2", Value::Bits(port.as_raw().port_cap_flags2.into()))
             .with("max_vl_num", port.max_virtual_lanes_code())
             .with("bad_pkey_cntr", Value::Bits(port.bad_pkey_counter().into()))
             .with("qkey_viol_cntr", Value::Bits(port.bad_qkey_counter().into()))
@@ -159,6 +160,7 @@ impl Port {
             .with("pkey_tbl_len", port.pkey_table_len())
             .with("gid_tbl_len", port.gid_table_len())
             .with("subnet_timeout", port.subnet_timeout_code())
+            .with("init_type_reply", port.as_raw().init_type_reply)
             .with("active_width", port.active_width().to_string())
             .with("active_speed", port.active_speed().to_string())
             .with("link_rate_mbps", port.link_rate_mbps())
