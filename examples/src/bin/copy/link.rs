@@ -101,8 +101,9 @@ fn options(slots: usize) -> ConnectionOptions {
     options.capabilities.max_recv_wr = slots as u32;
     options.access = AccessFlags::REMOTE_WRITE;
     options.signal_all = true;
-    // Eight times that, and the peer's host is taken for gone.
+    // Seven times that, and the peer's host is taken for gone. (One retry more would do too, but rxe takes 7 for "for ever".)
     options.ack_timeout = AckTimeout::at_least(Duration::from_millis(500)).ok();
+    options.retry_count = 6;
     options
 }
 

@@ -47,7 +47,9 @@ impl Table {
         let mut options = ConnectionOptions::default();
         // The server reads and writes nothing here.
         options.access = AccessFlags::empty();
+        // Seven times that, and the server's host is taken for gone; with 7 retries rxe would never give up.
         options.ack_timeout = AckTimeout::at_least(Duration::from_millis(500)).ok();
+        options.retry_count = 6;
         let connection = options
             .connect(server)
             .with_context(|| format!("no table at {server}; start the server first: one_sided serve ADDRESS:PORT"))?;
