@@ -263,7 +263,11 @@ impl Link {
                     self.ended = true;
                     break;
                 }
-                Err(error) => bail!("the peer cannot be reached any more: {error}"),
+                Err(error) => {
+                    // Nothing comes after it but what is flushed, of which some may be among what was found here.
+                    self.ended = true;
+                    bail!("the peer cannot be reached any more: {error}");
+                }
             };
             match done.wr_id() {
                 PROBE => self.probing = false,
@@ -292,8 +296,9 @@ impl Link {
         while self.completed < self.sent && !self.ended {
             self.turn()?;
         }
+        // A connection that has failed may never be ended by the peer.
         ensure!(
-            self.connection.wait_disconnected(Some(PARTING))?,
+            self.ended || self.connection.wait_disconnected(Some(PARTING))?,
             "the peer has heard the last word, and has not ended the connection for {PARTING:?}"
         );
         Ok(())
