@@ -79,10 +79,18 @@ impl<'a> Completions<'a> {
         }
     }
 
-    fn judge(&mut self, completion: WorkCompletion) -> Result<Option<WorkCompletion>> {
+    fn judge(&self, completion: WorkCompletion) -> Result<Option<WorkCompletion>> {
         match completion.status() {
-            // The cause was told before; and at the end there is none but the end.
-            WorkCompletionStatus::WORK_REQUEST_FLUSHED => Ok(None),
+            WorkCompletionStatus::WORK_REQUEST_FLUSHED => {
+                // At the end all that was posted is flushed.
+                if self.is_over || self.connection.wait_disconnected(Some(Duration::ZERO))? {
+                    return Ok(None);
+                }
+                bail!(
+                    "the connection has failed, though the peer has not ended it: a queue pair does when its peer uses memory to which it \
+                     has no right"
+                )
+            }
             _ => match completion.success() {
                 Ok(_) => Ok(Some(completion)),
                 Err(error) => Err(error.into()),

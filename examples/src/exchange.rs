@@ -259,17 +259,19 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A server that runs `serve` with its connection, and a client of it.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A server that runs `serve` with its connection, and a client of it, which has `timeout` for each answer, but enough to connect.
     fn with_server<T: Send + 'static>(
         serve: impl FnOnce(Exchange) -> T + Send + 'static,
         timeout: Duration,
     ) -> (Exchange, thread::JoinHandle<T>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = thread::spawn(move || {
-            serve(Exchange::new(listener.accept().unwrap().0, Role::Server, Duration::from_secs(5)).unwrap())
-        });
-        (Exchange::connect("127.0.0.1", port, timeout).unwrap(), server)
+        let server =
+            thread::spawn(move || serve(Exchange::new(listener.accept().unwrap().0, Role::Server, LIMIT).unwrap()));
+        let client = Exchange::connect("127.0.0.1", port, LIMIT).unwrap();
+        (Exchange::new(client.stream, Role::Client, timeout).unwrap(), server)
     }
 
     #[test]
@@ -281,7 +283,7 @@ mod tests {
                 server.finish().unwrap();
                 remote
             },
-            Duration::from_secs(5),
+            LIMIT,
         );
         client.send_endpoint(Endpoint::new(1, 10)).unwrap();
         assert_eq!(client.receive_endpoint().unwrap(), Endpoint::new(2, 20));
@@ -302,7 +304,7 @@ mod tests {
                 server.finish().unwrap();
                 of_client
             },
-            Duration::from_secs(5),
+            LIMIT,
         );
         let of_server = client.swap_endpoints(&local, 5, |_| Ok(order.send("client")?)).unwrap();
         client.finish().unwrap();
@@ -316,17 +318,17 @@ mod tests {
     fn nonsense_a_hang_up_and_silence_are_told_apart() {
         let (mut client, server) = with_server(
             |mut server| server.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n.....").unwrap(),
-            Duration::from_secs(5),
+            LIMIT,
         );
         let error = client.receive_endpoint().unwrap_err();
         assert!(error.to_string().starts_with("the peer does not speak the protocol"), "{error}");
         server.join().unwrap();
 
-        let (mut client, server) = with_server(|mut server| server.write(b"0000:").unwrap(), Duration::from_secs(5));
+        let (mut client, server) = with_server(|mut server| server.write(b"0000:").unwrap(), LIMIT);
         assert!(client.receive_endpoint().unwrap_err().to_string().starts_with("the peer hung up"));
         server.join().unwrap();
         // The first write after it may still go out; the peer's host answers that nobody is there.
-        let error = (0..100).find_map(|_| {
+        let error = (0..6000).find_map(|_| {
             thread::sleep(Duration::from_millis(10));
             client.send_endpoint(Endpoint::new(1, 2)).err()
         });
@@ -353,7 +355,7 @@ mod tests {
         assert_eq!(server.join().unwrap(), ("eins".to_owned(), "zwei".to_owned()));
         assert!(client.swap_line("drei", None).unwrap_err().to_string().starts_with("the peer hung up"));
 
-        let (mut client, server) = with_server(|server| server, Duration::from_secs(5));
+        let (mut client, server) = with_server(|server| server, LIMIT);
         let error = client.swap_line("line", Some(Duration::from_millis(50))).unwrap_err().to_string();
         assert!(error.starts_with("the peer said nothing for 50ms"), "{error}");
         drop(server.join().unwrap());
@@ -362,10 +364,8 @@ mod tests {
     #[test]
     fn a_peer_that_sends_no_lines_of_text_is_noticed() {
         for nonsense in [vec![b'x'; MAX_LINE + 1], b"\xff\xfe\n".to_vec()] {
-            let (mut client, server) = with_server(
-                move |mut server| server.read_line(None).map(|_| drop(server.write(&nonsense))),
-                Duration::from_secs(5),
-            );
+            let (mut client, server) =
+                with_server(move |mut server| server.read_line(None).map(|_| drop(server.write(&nonsense))), LIMIT);
             let error = client.swap_line("line", None).unwrap_err().to_string();
             assert!(error.ends_with("is another service at this TCP port?"), "{error}");
             drop(client);
@@ -377,12 +377,12 @@ mod tests {
     fn ends_that_run_different_operations_notice() {
         let slice = RemoteSlice::new(0x1000, 64, 7).unwrap();
         let (mut client, server) =
-            with_server(move |mut server| server.swap_remote_slice("read", slice).map(drop), Duration::from_secs(5));
+            with_server(move |mut server| server.swap_remote_slice("read", slice).map(drop), LIMIT);
         let error = client.swap_remote_slice("write", slice).unwrap_err().to_string();
         assert_eq!(error, "the peer does not run --op write; both ends have to run the same operation");
         assert!(server.join().unwrap().unwrap_err().to_string().contains("does not run --op read"));
 
-        let (mut client, server) = with_server(|mut server| server.finish(), Duration::from_secs(5));
+        let (mut client, server) = with_server(|mut server| server.finish(), LIMIT);
         client.write(format!("write:{slice}\0").as_bytes()).unwrap();
         let error = server.join().unwrap().unwrap_err().to_string();
         assert_eq!(error, "the peer runs --op write; both ends have to run the same operation");

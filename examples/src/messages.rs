@@ -57,6 +57,16 @@ impl Messages {
         Ok(queue.post_receive_chain(&mut requests)?)
     }
 
+    /// Posts the receive of a message again: a stranger's has used it up.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full.
+    pub fn post_again(&self, queue: &impl ReceiveQueue, message: u64) -> Result<()> {
+        let place = [self.incoming.slice(self.place(message)..self.place(message + 1))?];
+        Ok(queue.post_receive_chain(&mut [ReceiveRequest::new(message, &place)])?)
+    }
+
     /// What is to be sent, message after message.
     ///
     /// # Errors
@@ -67,27 +77,40 @@ impl Messages {
         (0..self.count).map(slice).collect()
     }
 
-    /// Looks at a message that came in: its length, and with `validate` its bytes, which have to be those that this program sends.
+    /// Looks at a message that came in as the one of this number: its length, and with `validate` its bytes, which have to be those that
+    /// this program sends.
     ///
     /// # Errors
     ///
-    /// They are others.
-    pub fn check(&self, received: &Success<'_>, validate: bool) -> Result<()> {
+    /// They are others, or those of a later message: then the ones between got lost.
+    pub fn check(&self, received: &Success<'_>, number: u64, validate: bool) -> Result<()> {
         let length = (received.byte_len().unwrap_or(0) as usize).saturating_sub(self.header);
         if length != self.size {
             bail!("a message of {length} bytes arrived; both ends have to use the same --size");
         }
-        let message = received.wr_id() as usize;
         let begin = self.place(received.wr_id()) + self.header;
         let bytes = self.incoming.to_vec(begin..begin + length)?;
-        match bytes.iter().enumerate().find(|(at, found)| **found != byte(message, *at)) {
-            Some((at, found)) if validate => {
-                let expected = byte(message, at);
-                bail!("byte {at} of message {message} is {found:#04x} instead of {expected:#04x}")
-            }
-            _ => Ok(()),
+        if validate { self.compare(&bytes, number as usize) } else { Ok(()) }
+    }
+
+    fn compare(&self, bytes: &[u8], number: usize) -> Result<()> {
+        let differs = |message: usize| {
+            let mut places = bytes.iter().enumerate();
+            places.find(move |(at, found)| **found != byte(message, *at))
+        };
+        let Some((at, found)) = differs(number) else { return Ok(()) };
+        match (number + 1..self.count).find(|later| differs(*later).is_none()) {
+            Some(later) => bail!("message {number} got lost: message {later} came instead"),
+            None => bail!("byte {at} of message {number} is {found:#04x} instead of {:#04x}", byte(number, at)),
         }
     }
+}
+
+/// Whether a datagram is one of these programs', from `sender` if that is known: they have their sender's number as immediate data.
+/// Anybody may send to a queue pair of whose number and Q_Key they know.
+pub fn is_ours(received: &Success<'_>, sender: Option<u32>) -> bool {
+    let from = received.datagram().map(|datagram| datagram.source_qp_num());
+    from.is_some() && received.imm_data() == from && sender.is_none_or(|sender| from == Some(sender))
 }
 
 /// A byte of a message.

@@ -9,45 +9,101 @@ use verbs::{Context, Endpoint, LocalEndpoint};
 
 /// Runs a program; an error is printed and ends it with status 1.
 ///
-/// It is no error that the reader of the output has read enough and is gone, as `head` is.
+/// A reader of the output that is gone, as `head` is when it has read enough, changes nothing: the program does what it is there for, and its
+/// status tells how that went. What it still prints is lost.
 pub fn run(program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
     // Not locked: a program may print from several threads.
     run_with(io::stdout(), program)
 }
 
 fn run_with(out: impl Write, program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
-    let mut out = Out { out, reader_is_gone: false };
+    let mut out = Unheard { out, reader_is_gone: false };
+    exit_code(program(&mut out).and_then(|()| Ok(out.flush()?)))
+}
+
+/// As [`run`], for a program that does nothing but print: it ends, and well, when the reader is gone.
+pub fn run_for_reader(program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
+    run_for_reader_with(io::stdout(), program)
+}
+
+fn run_for_reader_with(out: impl Write, program: impl FnOnce(&mut dyn Write) -> Result<()>) -> ExitCode {
+    let mut out = Heard { out, reader_is_gone: false };
     match program(&mut out).and_then(|()| Ok(out.flush()?)) {
-        Err(error) if !out.reader_is_gone => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
+        Err(_) if out.reader_is_gone => ExitCode::SUCCESS,
+        result => exit_code(result),
     }
 }
 
-/// An output that knows whether its reader is gone. The error alone does not tell: a peer that is gone has the same one.
-struct Out<W> {
+fn exit_code(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The output of a program's other threads, as [`run`] gives it to the first one.
+pub fn output() -> impl Write {
+    Unheard { out: io::stdout(), reader_is_gone: false }
+}
+
+/// Says something beside what is printed. Nobody needs to hear it.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn is_gone<T>(result: &io::Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// An output that takes everything once its reader is gone.
+struct Unheard<W> {
     out: W,
     reader_is_gone: bool,
 }
 
-impl<W: Write> Out<W> {
-    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        self.reader_is_gone |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
-        result
+impl<W: Write> Unheard<W> {
+    fn try_to<T>(&mut self, lost: T, act: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        if !self.reader_is_gone {
+            let result = act(&mut self.out);
+            if !is_gone(&result) {
+                return result;
+            }
+            self.reader_is_gone = true;
+        }
+        Ok(lost)
     }
 }
 
-impl<W: Write> Write for Out<W> {
+impl<W: Write> Write for Unheard<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_to(bytes.len(), |out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.try_to((), Write::flush)
+    }
+}
+
+/// An output that knows whether its reader is gone. The error alone does not tell: a peer that is gone has the same one.
+struct Heard<W> {
+    out: W,
+    reader_is_gone: bool,
+}
+
+impl<W: Write> Write for Heard<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let result = self.out.write(bytes);
-        self.note(result)
+        self.reader_is_gone |= is_gone(&result);
+        result
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let result = self.out.flush();
-        self.note(result)
+        self.reader_is_gone |= is_gone(&result);
+        result
     }
 }
 
@@ -128,25 +184,51 @@ mod tests {
         ErrorKind::BrokenPipe.into()
     }
 
-    #[test]
-    fn a_reader_that_has_read_enough_is_no_error_and_a_peer_that_is_gone_is_one() {
-        struct Closed;
-        impl Write for Closed {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(broken_pipe())
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Err(broken_pipe())
-            }
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(broken_pipe())
         }
-        let print = |out: &mut dyn Write| Ok(writeln!(out, "a line")?);
-        let lose_the_peer = |_: &mut dyn Write| Err(anyhow::Error::from(broken_pipe()).context("cannot tell the peer"));
 
-        assert_eq!(run_with(Vec::new(), print), ExitCode::SUCCESS);
-        assert_eq!(run_with(Closed, print), ExitCode::SUCCESS);
+        fn flush(&mut self) -> io::Result<()> {
+            Err(broken_pipe())
+        }
+    }
+
+    fn lose_the_peer(_: &mut dyn Write) -> Result<()> {
+        Err(anyhow::Error::from(broken_pipe()).context("cannot tell the peer"))
+    }
+
+    #[test]
+    fn a_program_whose_reader_is_gone_does_its_work_and_tells_how_it_went() {
+        let mut done = 0;
+        let code = run_with(Closed, |out| {
+            for _ in 0..3 {
+                writeln!(out, "a line")?;
+                out.flush()?;
+                done += 1;
+            }
+            Ok(())
+        });
+        assert_eq!((code, done), (ExitCode::SUCCESS, 3));
+        assert_eq!(
+            run_with(Closed, |out| Ok(writeln!(out, "a line")?).and_then(|()| lose_the_peer(out))),
+            ExitCode::FAILURE
+        );
         assert_eq!(run_with(Vec::new(), lose_the_peer), ExitCode::FAILURE);
-        assert_eq!(run_with(Closed, lose_the_peer), ExitCode::FAILURE);
+        // Any other error of the output is one.
+        let mut full = [0; 3];
+        assert_eq!(run_with(&mut full[..], |out| Ok(writeln!(out, "a line")?)), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_program_that_only_prints_ends_when_its_reader_is_gone_and_a_peer_that_is_gone_is_an_error() {
+        let print_for_ever = |out: &mut dyn Write| loop {
+            writeln!(out, "a line")?;
+        };
+        assert_eq!(run_for_reader_with(Closed, print_for_ever), ExitCode::SUCCESS);
+        assert_eq!(run_for_reader_with(Vec::new(), lose_the_peer), ExitCode::FAILURE);
+        assert_eq!(run_for_reader_with(Closed, lose_the_peer), ExitCode::FAILURE);
     }
 
     #[test]

@@ -1,25 +1,26 @@
 //! `one_sided` with several clients at once, with clients that die, and without a server.
 
-mod ends_of_cm;
+mod programs;
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ends_of_cm::{End, Ended, LIMIT, SOON, setting};
+use programs::{Ended, LIMIT, Program, setting};
 use verbs::{AccessFlags, RemoteSlice, SendRequest, WorkCompletion};
 
 const ONE_SIDED: &str = env!("CARGO_BIN_EXE_one_sided");
 
-fn server(options: &[&str]) -> (End, String) {
+fn server(options: &[&str]) -> (Program, String) {
     let at = format!("{}:0", setting("RDMA_TEST_ADDRESS"));
-    let mut server = End::start(ONE_SIDED, &[&["serve", &at], options].concat());
+    let mut server = Program::start(ONE_SIDED, &[&["serve", &at], options].concat());
     let address = server.address();
     (server, address)
 }
 
 /// Runs a client.
 fn client(words: &[&str]) -> Ended {
-    End::start(ONE_SIDED, words).ended(LIMIT)
+    Program::start(ONE_SIDED, words).ended()
 }
 
 /// How far the counters of `stress` have come, all together.
@@ -34,18 +35,38 @@ fn counted(address: &str, keys: u32) -> u64 {
 #[test]
 fn four_clients_lose_no_update_and_read_nothing_torn() {
     let (server, address) = server(&["--slots", "8", "--clients", "6"]);
-    let stress = ["stress", &address, "--keys", "2", "--updates", "60"];
-    let clients: Vec<End> = (0..4).map(|_| End::start(ONE_SIDED, &stress)).collect();
-    let outputs: Vec<String> = clients.into_iter().map(|client| client.ended(LIMIT).success()).collect();
-    // They were at it together: somebody had to do something again.
-    let again =
-        |output: &String| !output.ends_with(": 0 torn reads, 0 waits for a lock, 0 locks that others got first\n");
-    assert!(outputs.iter().any(again), "{outputs:?}");
+    let stress = ["stress", &address, "--keys", "2", "--updates", "60", "--patience", "30"];
+    let clients: Vec<Program> = (0..4).map(|_| Program::start(ONE_SIDED, &stress)).collect();
+    let outputs: Vec<String> = clients.into_iter().map(|client| client.ended().success()).collect();
     assert!(outputs.iter().all(|output| output.starts_with("60 updates and reads in ")), "{outputs:?}");
     assert_eq!(counted(&address, 2), 240);
-    let served = server.ended(SOON).success();
+    let served = server.ended().success();
     assert_eq!(served.matches(" has come, from ").count(), 6, "{served}");
     assert_eq!(served.matches(" has gone, and left 0 locks").count(), 6, "{served}");
+}
+
+/// How long a process has had a processor, in hundredths of a second.
+fn processor_time(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    // The name, in parentheses, may have spaces; utime and stime are the 14th and the 15th field of all.
+    let fields = status.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn the_servers_processor_sleeps_while_clients_work() {
+    let (mut server, address) = server(&[]);
+    // The one client makes the server register the table; the others find it idle.
+    client(&["put", &address, "key", "value"]).success();
+    server.wait_for_line("client 1 has gone");
+    let mut client = Program::start(ONE_SIDED, &["stress", &address, "--updates", "300", "--patience", "30"]);
+    // Numbers are given again.
+    server.wait_for_line("client 1 has come");
+    let (before, start) = (processor_time(server.id()), Instant::now());
+    assert!(client.wait_for_line("300 updates and reads in ").contains(" of each a second"));
+    let (used, elapsed) = (processor_time(server.id()) - before, start.elapsed());
+    // A server that worked for each of 1,200 or more requests, or polled, would have taken a good part of the time.
+    assert!(used as u128 <= 5.max(elapsed.as_millis() / 10 / 10), "{used} hundredths of a second in {elapsed:?}");
 }
 
 #[test]
@@ -56,9 +77,9 @@ fn keys_are_put_got_added_to_and_removed() {
     assert_eq!(run(&["get", "name"]).success(), "a value\n");
     assert_eq!(run(&["add", "number", "7"]).success(), "7\n");
     assert_eq!(run(&["add", "number", "-10"]).success(), "-3\n");
-    assert_eq!(run(&["add", "name", "1"]).error(), "error: the value of the key is no number\n");
+    assert_eq!(run(&["add", "name", "1"]).error(), "the value of the key is no number");
     assert_eq!(run(&["delete", "name"]).success(), "");
-    assert_eq!(run(&["delete", "name"]).error(), "error: the table has no key \"name\"\n");
+    assert_eq!(run(&["delete", "name"]).error(), "the table has no key \"name\"");
     run(&["put", "third", "x"]).success();
     assert!(run(&["put", "fourth", "x"]).error().contains("the table is full; start the server with more --slots"));
     assert_eq!(run(&["put", "name", "again"]).success(), "", "a key that was removed has its slot still");
@@ -78,7 +99,7 @@ fn lock_the_slot(address: &str) -> cm::Connection {
     let request = SendRequest::compare_and_swap(1, &old, table, version, version | number).signaled();
     connection.queue_pair().post_send(&request).unwrap();
     let mut completions = [WorkCompletion::default(); 1];
-    connection.completion_queue().wait(&mut completions, Some(SOON)).unwrap()[0].success().unwrap();
+    connection.completion_queue().wait(&mut completions, Some(LIMIT)).unwrap()[0].success().unwrap();
     assert_eq!(region.to_vec(..).unwrap(), u64::to_ne_bytes(version), "version 1, not locked");
     connection
 }
@@ -90,40 +111,43 @@ fn the_lock_of_a_client_that_has_gone_is_taken_back_and_readers_never_wait_for_i
     let holder = lock_the_slot(&address);
     assert_eq!(client(&["get", &address, "key"]).success(), "old\n");
     let start = Instant::now();
-    let refused = client(&["put", &address, "key", "new"]).error();
+    let refused = client(&["put", &address, "key", "new", "--patience", "1"]).error();
     assert!(refused.contains(" has locked the key, and does not let go"), "{refused}");
-    assert!(start.elapsed() > Duration::from_secs(3));
-    let waiting = End::start(ONE_SIDED, &["put", &address, "key", "new"]);
+    assert!(start.elapsed() > Duration::from_secs(1));
+    let waiting = Program::start(ONE_SIDED, &["put", &address, "key", "new", "--patience", "60"]);
+    // It would do no harm if this were too short: then it has nothing to wait for.
     thread::sleep(Duration::from_millis(500));
     drop(holder);
-    waiting.ended(SOON).success();
+    waiting.ended().success();
     assert_eq!(client(&["get", &address, "key"]).success(), "new\n");
-    let served = server.ended(SOON).success();
+    let served = server.ended().success();
     assert_eq!(served.matches(" has gone, and left 1 locks").count(), 1, "{served}");
 }
 
 #[test]
 fn a_client_that_is_killed_leaves_a_table_with_which_the_others_go_on() {
     let (mut server, address) = server(&[]);
-    let start = |updates| End::start(ONE_SIDED, &["stress", &address, "--keys", "1", "--updates", updates]);
+    let start = |updates| {
+        Program::start(ONE_SIDED, &["stress", &address, "--keys", "1", "--updates", updates, "--patience", "30"])
+    };
     let killed = start("1000000");
     assert!(server.line().starts_with("client 1 has come, from "));
     // It is in the midst of an update, and may have the lock.
     thread::sleep(Duration::from_millis(300));
     killed.signal("KILL");
-    start("50").ended(LIMIT).success();
+    start("50").ended().success();
     assert!(counted(&address, 1) >= 50);
 }
 
 #[test]
 fn clients_hear_that_the_server_was_killed() {
     let (mut server, address) = server(&[]);
-    let clients: Vec<End> =
-        (0..2).map(|_| End::start(ONE_SIDED, &["stress", &address, "--updates", "1000000"])).collect();
+    let clients: Vec<Program> =
+        (0..2).map(|_| Program::start(ONE_SIDED, &["stress", &address, "--updates", "1000000"])).collect();
     assert!((0..2).all(|_| server.line().contains(" has come, from ")));
     server.signal("KILL");
     for client in clients {
-        let error = client.ended(SOON).error();
+        let error = client.ended().error();
         assert!(
             error.contains("the server has gone") || error.contains("the server cannot be reached any more"),
             "{error}"

@@ -7,14 +7,16 @@ mod programs;
 use std::io::Write;
 use std::net::TcpStream;
 
-use ends::{outputs, run};
-use programs::{Program, SOON, error_of, port, setting, wait_for_listener};
+use ends::{outputs, run, run_unless_lost};
+use programs::{Program, port, setting, wait_for_listener};
 
 const UD: &str = env!("CARGO_BIN_EXE_ud_pingpong");
 const UC: &str = env!("CARGO_BIN_EXE_uc_pingpong");
 const SRQ: &str = env!("CARGO_BIN_EXE_srq_pingpong");
 
 /// Runs a program with itself and with its C counterpart, in both roles, and looks at what each end says it moved.
+///
+/// Each message is looked at, by both: C's programs, which are given the same options, print what is wrong.
 fn with_itself_and_with_c(ours: &str, c: &str, title: &str, cases: [&[&str]; 4]) {
     let roles = [(ours, ours), (ours, c), (c, ours), (ours, ours)];
     let numbers = |options: &[&str], name: &str| -> u64 {
@@ -24,13 +26,17 @@ fn with_itself_and_with_c(ours: &str, c: &str, title: &str, cases: [&[&str]; 4])
     for (options, (server, client)) in cases.into_iter().zip(roles) {
         let (iterations, size) = (numbers(options, "-n"), numbers(options, "-s"));
         let bytes = 2 * iterations * size;
-        let (of_server, of_client) = run(server, client, options);
+        let options = [options, &["--chk"]].concat();
+        // A message of RC does not get lost.
+        let run = if ours == SRQ { run } else { run_unless_lost };
+        let (of_server, of_client) = run(server, client, &options);
         for (program, output) in [(server, of_server), (client, of_client)] {
             let expected = match program == c {
                 true => format!("{iterations} iters in "),
                 false => format!("{title}: {iterations} iterations, {bytes} bytes in "),
             };
             assert!(output.contains(&expected), "{program} {options:?}\n{output}");
+            assert!(!output.contains("invalid data"), "{program} {options:?}\n{output}");
         }
     }
 }
@@ -58,19 +64,18 @@ fn srq_messages_of_all_queue_pairs_go_back_and_forth_with_both_programs_in_both_
 #[test]
 fn ends_that_use_different_sizes_say_so() {
     for program in [UD, UC, SRQ] {
-        let (server, client) =
-            outputs((program, &["-s", "128", "--timeout", "2"]), (program, &["-s", "64", "--timeout", "2"]));
-        let server = error_of(server);
+        let (server, client) = outputs((program, &["-s", "128"]), (program, &["-s", "64", "--timeout", "5"]));
+        let server = server.error();
         assert!(server.contains(" of 64 bytes arrived; both ends have to use the same --size"), "{server}");
-        let client = error_of(client);
-        assert!(client.starts_with("the peer made no progress for 2s; "), "{client}");
+        let client = client.error();
+        assert!(client.starts_with("the peer made no progress for 5s; "), "{client}");
         let losses = client.contains("got lost, which UD") || client.contains("got lost, which UC");
         assert_eq!(losses, program != SRQ, "{client}");
     }
 }
 
 fn error(program: &str, arguments: &[&str]) -> String {
-    error_of(Program::start(program, arguments).output(SOON))
+    Program::start(program, arguments).ended().error()
 }
 
 #[test]
@@ -94,7 +99,7 @@ fn peers_without_a_gid_and_with_too_few_queue_pairs_end_the_server() {
         wait_for_listener(port);
         let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
         peer.write_all(&b"0000:000000:000001:00000000000000000000000000000000\0".repeat(endpoints)).unwrap();
-        let error = error_of(server.output(SOON));
+        let error = server.ended().error();
         assert!(error.contains(expected), "{error}");
     }
 }

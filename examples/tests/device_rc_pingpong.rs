@@ -5,9 +5,16 @@ mod programs;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Instant;
 
 use ends::run;
-use programs::{Program, SOON, error_of, port, setting, wait_for_listener};
+use examples::exchange::Exchange;
+use programs::{LIMIT, Program, port, setting, wait_for_listener};
+use verbs::{
+    AccessFlags, CompletionQueue, ConnectOptions, Endpoint, GidFilter, Mtu, QueuePair, Rc, ReceiveRequest, SendRequest,
+    WorkCompletion,
+};
 
 const OURS: &str = env!("CARGO_BIN_EXE_rc_pingpong");
 const C: &str = "ibv_rc_pingpong";
@@ -16,12 +23,13 @@ const C: &str = "ibv_rc_pingpong";
 fn our_server_serves_the_c_client() {
     for options in [
         &[][..],
-        &["-e", "-n", "200"],
-        &["-s", "65536", "-n", "50", "-m", "4096"],
-        &["-s", "1", "-r", "2", "-n", "200"],
+        &["-e", "-n", "200", "-c"],
+        &["-s", "65536", "-n", "50", "-m", "4096", "-c", "-r", "20"],
+        &["-s", "1", "-r", "2", "-n", "200", "-c"],
     ] {
         let (server, client) = run(OURS, C, options);
         assert!(server.contains("SEND: ") && client.contains(" iters in "), "{server}\n{client}");
+        assert!(!client.contains("invalid data"), "{client}");
     }
 }
 
@@ -29,19 +37,20 @@ fn our_server_serves_the_c_client() {
 fn our_client_is_served_by_the_c_server() {
     for options in [
         &[][..],
-        &["-e", "-n", "200"],
-        &["-s", "65536", "-n", "50", "-m", "4096"],
-        &["-s", "1", "-r", "2", "-n", "200"],
+        &["-e", "-n", "200", "-c"],
+        &["-s", "65536", "-n", "50", "-m", "4096", "-c", "-r", "20"],
+        &["-s", "1", "-r", "2", "-n", "200", "-c"],
     ] {
         let (server, client) = run(C, OURS, options);
         assert!(server.contains(" iters in ") && client.contains("SEND: "), "{server}\n{client}");
+        assert!(!server.contains("invalid data"), "{server}");
     }
 }
 
 #[test]
 fn each_operation_moves_the_bytes_that_were_asked_for() {
     for (operation, name) in [("send", "SEND"), ("write", "RDMA WRITE"), ("read", "RDMA READ")] {
-        for events in [&[][..], &["--events"]] {
+        for events in [&[][..], &["--events", "--chk"]] {
             let mut options = vec!["--op", operation, "--size", "10000", "--iters", "50", "--mtu", "2048"];
             options.extend(events);
             let (server, client) = run(OURS, OURS, &options);
@@ -55,7 +64,7 @@ fn each_operation_moves_the_bytes_that_were_asked_for() {
 
 #[test]
 fn all_operations_run_one_after_the_other() {
-    for events in [&[][..], &["--events"]] {
+    for events in [&[][..], &["--events", "--chk"]] {
         let mut options = vec!["--op", "send", "--op", "all", "--size", "5000", "--iters", "20"];
         options.extend(events);
         let (server, client) = run(OURS, OURS, &options);
@@ -89,7 +98,7 @@ fn what_was_used_is_printed_and_each_ends_remote_is_the_others_local() {
 }
 
 fn error(arguments: &[&str]) -> String {
-    error_of(Program::start(OURS, arguments).output(SOON))
+    Program::start(OURS, arguments).ended().error()
 }
 
 #[test]
@@ -117,11 +126,11 @@ fn wrong_input_ends_soon_with_status_1_and_says_what_to_do() {
 
 #[test]
 fn usage_errors_and_help_are_claps() {
-    let output = Program::start(OURS, &["--iters", "0"]).output(SOON);
+    let output = Program::start(OURS, &["--iters", "0"]).ended();
     assert_eq!(output.status.code(), Some(2));
-    let output = Program::start(OURS, &["--help"]).output(SOON);
+    let output = Program::start(OURS, &["--help"]).ended();
     assert!(output.status.success());
-    let help = String::from_utf8(output.stdout).unwrap();
+    let help = output.stdout;
     for option in
         ["--ib-dev", "--ib-port", "--size", "--mtu", "--rx-depth", "--iters", "--sl", "--events", "--gid-idx", "--op"]
     {
@@ -136,7 +145,86 @@ fn server_error(misbehave: impl FnOnce(&mut TcpStream)) -> String {
     wait_for_listener(port);
     let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
     misbehave(&mut peer);
-    error_of(server.output(SOON))
+    server.ended().error()
+}
+
+/// An endpoint at the first device's address, as the programs tell of it.
+fn endpoint(qp_num: u32) -> String {
+    let gid: verbs::Gid = format!("::ffff:{}", setting("RDMA_TEST_ADDRESS")).parse().unwrap();
+    let mut endpoint = Endpoint::new(qp_num, 1);
+    endpoint.gid = Some(gid);
+    format!("{endpoint}\0")
+}
+
+/// A client made by hand that sends these messages, one after the other; the server's error.
+fn error_at(messages: &[Vec<u8>], options: &[&str]) -> String {
+    let (port, size) = (port(), messages[0].len().to_string());
+    let port_text = port.to_string();
+    let server = Program::start(OURS, &[&["-p", &port_text, "-s", &size, "-n", "3"], options].concat());
+    wait_for_listener(port);
+    let context = verbs::devices().unwrap().find(Some(&setting("RDMA_TEST_PEER_DEVICE"))).unwrap().open().unwrap();
+    let pd = context.create_protection_domain().unwrap();
+    let cq = context.create_completion_queue(16).unwrap();
+    let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).build().unwrap();
+    let local = qp.local_endpoint(1, &GidFilter::default()).unwrap();
+    let mut exchange = Exchange::connect("127.0.0.1", port, LIMIT).unwrap();
+    let mut options = ConnectOptions::default();
+    options.path_mtu = Some(Mtu::MTU_1024);
+    exchange.swap_endpoint(local.endpoint, |remote| Ok(qp.connect(&local, remote, &options)?)).unwrap();
+    exchange.finish().unwrap();
+    let mut memory = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let answer = pd.register(vec![0; message.len()], AccessFlags::LOCAL_WRITE).unwrap();
+        qp.post_receive(&ReceiveRequest::new(ANSWER, &[answer.slice(..).unwrap()])).unwrap();
+        let region = pd.register(message.clone(), AccessFlags::LOCAL_WRITE).unwrap();
+        qp.post_send(&SendRequest::send(1, &[region.slice(..).unwrap()]).signaled()).unwrap();
+        memory.extend([answer, region]);
+        // The last one is not answered.
+        if index + 1 < messages.len() {
+            wait_for_answer(&cq);
+        }
+    }
+    server.ended().error()
+}
+
+const ANSWER: u64 = 2;
+
+/// Waits for an answer; a send that has completed is none.
+fn wait_for_answer(cq: &CompletionQueue) {
+    let mut completions = [WorkCompletion::default(); 2];
+    let deadline = Instant::now() + LIMIT;
+    while !cq.poll(&mut completions).unwrap().iter().any(|completion| completion.success().unwrap().wr_id() == ANSWER) {
+        assert!(Instant::now() < deadline, "the server does not answer");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_message_with_a_wrong_byte_is_found_whichever_it_is() {
+    let right = |chk: bool| {
+        let mut message = vec![0x7b; 5000];
+        if chk {
+            (message[0], message[4096]) = (0, 0);
+        }
+        message
+    };
+    let wrong = |chk: bool, offset: usize| {
+        let mut message = right(chk);
+        message[offset] = 0x7a;
+        message
+    };
+    let error = error_at(&[wrong(true, 4096)], &["--chk"]);
+    assert_eq!(error, "byte 4096 of what arrived is 0x7a instead of 0x00");
+    let error = error_at(&[right(true), wrong(true, 4999)], &["--chk"]);
+    assert_eq!(error, "byte 4999 of what arrived is 0x7a instead of 0x7b");
+    // Without --chk it is the last one.
+    let error = error_at(&[right(false), right(false), wrong(false, 0)], &[]);
+    assert_eq!(error, "byte 0 of what arrived is 0x7a instead of 0x7b");
+    let error = error_at(&[right(false)], &["--chk"]);
+    assert_eq!(
+        error,
+        "byte 0 of what arrived is 0x7b instead of 0x00; either both ends have to be given --chk, or neither"
+    );
 }
 
 #[test]
@@ -151,7 +239,7 @@ fn a_client_that_talks_nonsense_hangs_up_or_is_silent_ends_the_server() {
     let silence = server_error(|_| {});
     assert!(silence.starts_with("the peer said nothing for 2s"), "{silence}");
     let after_the_endpoint = server_error(|peer| {
-        peer.write_all(b"0000:000011:000001:00000000000000000000ffffc0000201\0").unwrap();
+        peer.write_all(endpoint(0x11).as_bytes()).unwrap();
         let mut answer = [0; 52];
         peer.read_exact(&mut answer).unwrap();
         peer.shutdown(std::net::Shutdown::Both).unwrap();
@@ -164,7 +252,7 @@ fn a_client_that_talks_nonsense_hangs_up_or_is_silent_ends_the_server() {
     assert!(no_gid.contains("needs the remote GID"), "{no_gid}");
     // A peer that says it is done, and then never sends.
     let no_traffic = server_error(|peer| {
-        peer.write_all(b"0000:abcdef:000001:00000000000000000000ffffc0000201\0").unwrap();
+        peer.write_all(endpoint(0xabcdef).as_bytes()).unwrap();
         let mut answer = [0; 52];
         peer.read_exact(&mut answer).unwrap();
         peer.write_all(b"done\0").unwrap();
@@ -186,7 +274,7 @@ fn a_server_that_talks_nonsense_or_hangs_up_ends_the_client() {
         peer.read_exact(&mut endpoint).unwrap();
         peer.write_all(answer).unwrap();
         drop(peer);
-        let error = error_of(client.output(SOON));
+        let error = client.ended().error();
         assert!(error.starts_with(expected), "{error}");
     }
 }

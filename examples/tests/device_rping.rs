@@ -2,11 +2,9 @@
 
 mod programs;
 
-use std::process::Output;
-
 use cm::{Connection, ConnectionOptions, Listener};
-use programs::{LIMIT, Program, SOON, error_of, link_local, port, setting, wait_for_cm_listener};
-use verbs::{AccessFlags, ReceiveRequest, SendRequest, WorkCompletion};
+use programs::{Ended, LIMIT, Program, cm_port as port, link_local, setting, wait_for_cm_listener};
+use verbs::{AccessFlags, ReceiveRequest, RemoteSlice, SendRequest, WorkCompletion, WorkCompletionStatus};
 
 const OURS: &str = env!("CARGO_BIN_EXE_rping");
 const C: &str = "rping";
@@ -20,18 +18,18 @@ fn start(program: &str, role: &str, address: &str, port: u16, options: &[&str]) 
     Program::start(program, &[&[role, "-a", address, "-p", &port], options].concat())
 }
 
-fn outputs(server: (&str, &str), client: (&str, &str), options: &[&str]) -> (Output, Output) {
+fn outputs(server: (&str, &str), client: (&str, &str), options: &[&str]) -> (Ended, Ended) {
     let port = port();
     let ((server, at), (client, to)) = (server, client);
     let server = start(server, "-s", at, port, options);
     wait_for_cm_listener(port);
-    let client = start(client, "-c", to, port, options).output(LIMIT);
-    (server.output(LIMIT), client)
+    let client = start(client, "-c", to, port, options).ended();
+    (server.ended(), client)
 }
 
-fn text(output: &Output) -> String {
+fn text(output: &Ended) -> String {
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
+    output.stdout.clone()
 }
 
 /// The pings as both programs print them, each line behind `before`.
@@ -49,7 +47,7 @@ fn expected(count: usize, size: usize) -> Vec<String> {
 fn pings_of_any_size_arrive_and_come_back_between_both_programs_in_both_roles() {
     let [local, to_local] = link_local();
     for (server, client) in [(OURS, OURS), (OURS, C), (C, OURS)] {
-        // The short ones through IPv6. The long ones are not printed: a pipe has no room for them.
+        // The short ones through IPv6. The long ones are not printed.
         for (count, size, at, to) in [(60, 26, &local, &to_local), (2, 65535, &address(), &address())] {
             let (count_text, size_text) = (count.to_string(), size.to_string());
             let mut options = vec!["-V", "-C", &count_text, "-S", &size_text];
@@ -80,9 +78,9 @@ fn a_persistent_server_serves_several_at_once_and_one_after_another() {
         wait_for_cm_listener(port);
         let pinging = |client: &&str| start(client, "-c", &address(), port, &["-v", "-V", "-C", "20", "-S", "1000"]);
         for client in clients.iter().map(pinging).collect::<Vec<_>>() {
-            assert_eq!(pings("ping data: ", &text(&client.output(LIMIT))), expected(20, 1000));
+            assert_eq!(pings("ping data: ", &text(&client.ended())), expected(20, 1000));
         }
-        let last = start(OURS, "-c", &address(), port, &["-v", "-C", "1"]).output(LIMIT);
+        let last = start(OURS, "-c", &address(), port, &["-v", "-C", "1"]).ended();
         assert_eq!(pings("ping data: ", &text(&last)), expected(1, 64));
     }
 }
@@ -92,7 +90,7 @@ fn a_client_says_who_is_not_there() {
     let port = port();
     let to = |address: &str, more: &[&str]| {
         let options = [more, &["--timeout", "2"]].concat();
-        error_of(start(OURS, "-c", address, port, &options).output(SOON))
+        start(OURS, "-c", address, port, &options).ended().error()
     };
     let error = to(&address(), &[]);
     assert!(error.contains("the peer rejected the connection: invalid service id: nobody listens"), "{error}");
@@ -110,10 +108,10 @@ fn a_client_says_who_is_not_there() {
 fn a_server_says_why_it_cannot_listen() {
     let port = port();
     let taken = Listener::bind((address(), port)).unwrap();
-    let error = error_of(start(OURS, "-s", &address(), port, &[]).output(SOON));
+    let error = start(OURS, "-s", &address(), port, &[]).ended().error();
     assert!(error.contains("the address is already in use"), "{error}");
     drop(taken);
-    let error = error_of(start(OURS, "-s", "192.0.2.99", port, &[]).output(SOON));
+    let error = start(OURS, "-s", "192.0.2.99", port, &[]).ended().error();
     assert!(error.contains(&format!("rdma_bind_addr(192.0.2.99:{port}")), "{error}");
 }
 
@@ -126,19 +124,19 @@ fn a_client_whose_server_is_killed_ends_with_an_error() {
         let mut client = start(OURS, "-c", &address(), port, &["-v", "--timeout", "5"]);
         client.wait_for_line("ping data: rdma-ping-1: ");
         drop(server);
-        let error = error_of(client.output(SOON));
+        let error = client.ended().error();
         let expected = ["the peer has ended the connection in the middle", "retry", "remote", "rejected"];
         assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     }
 }
 
 /// Runs our server with a client that does as it is told, and returns what the server did.
-fn with_client(misbehave: impl FnOnce(Connection)) -> Output {
+fn with_client(misbehave: impl FnOnce(Connection)) -> Ended {
     let port = port();
     let server = start(OURS, "-s", &address(), port, &["--timeout", "2"]);
     wait_for_cm_listener(port);
     misbehave(ConnectionOptions::default().connect((address(), port)).unwrap());
-    server.output(SOON)
+    server.ended()
 }
 
 fn send(connection: &Connection, message: &[u8]) {
@@ -147,30 +145,45 @@ fn send(connection: &Connection, message: &[u8]) {
     connection.queue_pair().post_send(&SendRequest::send(1, &slices).signaled()).unwrap();
     let mut completions = [WorkCompletion::default()];
     // It may fail at the other end, whose error it is that matters.
-    connection.completion_queue().wait(&mut completions, Some(SOON)).unwrap();
+    connection.completion_queue().wait(&mut completions, Some(LIMIT)).unwrap();
 }
 
 #[test]
 fn clients_that_leave_are_silent_or_send_nonsense_end_the_server() {
     let output = with_client(drop);
     assert!(text(&output).contains("the client has ended the connection after 0 pings"), "{output:?}");
-    let error = error_of(with_client(|connection| {
-        assert!(connection.wait_disconnected(Some(SOON)).unwrap());
-    }));
+    let error = with_client(|connection| {
+        assert!(connection.wait_disconnected(Some(LIMIT)).unwrap());
+    })
+    .error();
     assert!(error.starts_with("the peer said nothing for 2s"), "{error}");
-    let error = error_of(with_client(|connection| send(&connection, b"hello")));
+    let error = with_client(|connection| send(&connection, b"hello")).error();
     assert!(error.contains("a message of 5 bytes instead of 16; is it another program?"), "{error}");
-    let error = error_of(with_client(|connection| send(&connection, &[0xff; 16])));
+    let error = with_client(|connection| send(&connection, &[0xff; 16])).error();
     assert!(error.contains("a ping has 65535 at most"), "{error}");
-    let error = error_of(with_client(|connection| send(&connection, &[0xee; 17])));
+    let error = with_client(|connection| send(&connection, &[0xee; 17])).error();
     assert!(error.contains("receive") || error.contains("invalid request"), "{error}");
+    // Memory of the server's to which the client has no right: the server's queue pair fails.
+    let error = with_client(|connection| {
+        let region = connection.protection_domain().register(vec![0; 8], AccessFlags::LOCAL_WRITE).unwrap();
+        let (slices, to) = ([region.slice(..).unwrap()], RemoteSlice::new(0x1000, 8, 0xdead).unwrap());
+        connection.queue_pair().post_send(&SendRequest::rdma_write(1, &slices, to).signaled()).unwrap();
+        let mut completions = [WorkCompletion::default()];
+        let found = connection.completion_queue().wait(&mut completions, Some(LIMIT)).unwrap();
+        assert_eq!(found[0].status(), WorkCompletionStatus::REMOTE_ACCESS_ERROR);
+        // The server ends the connection, not the client.
+        assert!(connection.wait_disconnected(Some(LIMIT)).unwrap());
+    })
+    .error();
+    assert!(error.contains("the connection has failed, though the peer has not ended it"), "{error}");
     // Memory that is not the client's to give.
     let mut offer = [0; 16];
     offer[15] = 64;
-    let error = error_of(with_client(|connection| {
+    let error = with_client(|connection| {
         send(&connection, &offer);
-        assert!(connection.wait_disconnected(Some(SOON)).unwrap());
-    }));
+        assert!(connection.wait_disconnected(Some(LIMIT)).unwrap());
+    })
+    .error();
     assert!(error.contains("remote access error"), "{error}");
 }
 
@@ -180,7 +193,7 @@ fn servers_that_refuse_or_leave_in_the_middle_of_a_ping_end_the_client() {
     let port = listener.local_addr().unwrap().port();
     let client = start(OURS, "-c", &address(), port, &[]);
     listener.next_request(Some(LIMIT)).unwrap().unwrap().reject(b"no").unwrap();
-    let error = error_of(client.output(SOON));
+    let error = client.ended().error();
     assert!(error.contains("rejected the connection: by the peer's program"), "{error}");
 
     let client = start(OURS, "-c", &address(), port, &[]);
@@ -194,13 +207,13 @@ fn servers_that_refuse_or_leave_in_the_middle_of_a_ping_end_the_client() {
     // The client's offer: 64 bytes.
     assert_eq!(region.to_vec(12..).unwrap(), [0, 0, 0, 64]);
     drop(connection);
-    let error = error_of(client.output(SOON));
+    let error = client.ended().error();
     assert!(error.starts_with("the peer has ended the connection in the middle of a ping"), "{error}");
 
     // A server that neither accepts nor refuses.
     let client = start(OURS, "-c", &address(), port, &["--timeout", "2"]);
     let request = listener.next_request(Some(LIMIT)).unwrap().unwrap();
-    let error = error_of(client.output(SOON));
+    let error = client.ended().error();
     assert!(error.contains("not done after 2s"), "{error}");
     drop(request);
 }

@@ -104,7 +104,7 @@ pub(crate) struct Run {
     pub(crate) two_hosts: bool,
     #[command(flatten)]
     pub(crate) machine: MachineFlags,
-    /// Arguments for the example, given to both ends
+    /// Arguments for the example, given to both ends, or to the one that has a use for them, as the sender of `copy`
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<OsString>,
 }

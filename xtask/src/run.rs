@@ -1,5 +1,7 @@
 //! `run`: an example, both ends of it, on the device.
 
+mod recipe;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -7,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
 
-use crate::device::{Choice, Device, Devices};
+pub(crate) use recipe::Recipe;
+use recipe::{Port, recipes};
+
+use crate::device::{Choice, Devices};
 use crate::flags;
 use crate::place::{News, Place, is_end};
 use crate::process::{Event, Input, Outcome, Program, Stream};
@@ -29,44 +33,6 @@ const SERVER: u32 = 1;
 const CLIENT: u32 = 2;
 /// Waits for the server's port.
 const WAITER: u32 = 3;
-
-/// How a program is started: `[package.metadata.run.NAME]`. A word may hold placeholders.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Recipe {
-    server: Option<Vec<String>>,
-    client: Option<Vec<String>>,
-    single: Option<Vec<String>>,
-    /// The TCP port on which the server listens.
-    port: Option<u16>,
-    /// The connection manager's port on which the server listens.
-    cm_port: Option<u16>,
-    /// The programs of the two ends, where they are not the same one.
-    programs: Option<[String; 2]>,
-    /// What the program is given where the user gives no arguments.
-    default: Option<Vec<String>>,
-}
-
-/// Where a server listens.
-#[derive(Clone, Copy, Debug)]
-enum Port {
-    Tcp(u16),
-    Cm(u16),
-}
-
-impl Recipe {
-    fn listens_at(&self) -> Option<Port> {
-        self.port.map(Port::Tcp).or(self.cm_port.map(Port::Cm))
-    }
-
-    /// The user's arguments, or else the usual ones.
-    fn arguments(&self, users: &[OsString]) -> Vec<OsString> {
-        match &self.default {
-            Some(default) if users.is_empty() => default.iter().map(OsString::from).collect(),
-            _ => users.to_vec(),
-        }
-    }
-}
 
 /// `run`
 ///
@@ -91,10 +57,8 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
     };
     let options = flags.machine.vm.options(&workspace);
     let deadline = flags.machine.vm.limit(None).map(|timeout| Instant::now() + timeout);
-    let more = recipe.arguments(&flags.arguments);
-    let line = |words: &Option<Vec<String>>, devices: &Devices| {
-        words.as_ref().map(|words| arguments(words, &more, devices)).transpose()
-    };
+    let line =
+        |words: &Option<Vec<String>>, devices: &Devices| recipe.line(words.as_deref(), &flags.arguments, devices);
     if flags.two_hosts {
         let devices = Devices::in_two_guests();
         let (Some(server), Some(client)) = (line(&recipe.server, &devices)?, line(&recipe.client, &devices)?) else {
@@ -117,16 +81,6 @@ pub(crate) fn run(flags: &flags::Run) -> Result<i32> {
     Session { places: vec![choice.open()?], port: recipe.listens_at(), deadline }.run(ends)
 }
 
-/// All examples; one without a recipe of its own runs alone, with the user's arguments.
-fn recipes(workspace: &Workspace) -> HashMap<String, Recipe> {
-    let Some(package) = workspace.package(PACKAGE) else { return HashMap::new() };
-    let known = package.metadata.as_ref().map(|metadata| metadata.run.clone()).unwrap_or_default();
-    let programs = package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
-    let recipe =
-        |name: &str| known.get(name).cloned().unwrap_or(Recipe { single: Some(Vec::new()), ..Recipe::default() });
-    programs.map(|target| (target.name.clone(), recipe(&target.name))).collect()
-}
-
 /// Builds an example and tells where it is.
 ///
 /// # Errors
@@ -146,34 +100,6 @@ fn end(name: &'static str, arguments: Vec<OsString>, program: &Path) -> Result<(
     let folder = std::env::current_dir().context("finding the current folder")?;
     let environment = workspace::environment();
     Ok((name, Program { path: program.into(), arguments, environment, folder, input: Input::Null }))
-}
-
-/// A recipe's words with the placeholders filled in and the user's arguments added, which go before the peer's address: that comes
-/// last.
-fn arguments(words: &[String], more: &[OsString], devices: &Devices) -> Result<Vec<OsString>> {
-    let fill = |word: &String| -> Result<OsString> {
-        let Devices { first, peer } = devices;
-        let peer: &Device = peer.as_ref().unwrap_or(first);
-        let address = |device: &Device| device.address.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-        let filled = word
-            .replace("{device}", &first.name)
-            .replace("{peer-device}", &peer.name)
-            .replace("{address}", &address(first))
-            .replace("{server-address}", &address(first))
-            .replace("{peer-address}", &address(peer));
-        if filled.contains('{') {
-            bail!("the example's recipe has an unknown placeholder in {word:?}");
-        }
-        Ok(filled.into())
-    };
-    let last = usize::from(words.last().is_some_and(|word| word.starts_with('{') && word.ends_with("address}")));
-    let (before, after) = words.split_at(words.len() - last);
-    let mut all = before.iter().map(fill).collect::<Result<Vec<_>>>()?;
-    all.extend(more.iter().cloned());
-    for word in after {
-        all.push(fill(word)?);
-    }
-    Ok(all)
 }
 
 /// A run of one or both ends, in one place or in two.
@@ -376,27 +302,6 @@ fn write(error: bool, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn the_users_arguments_go_before_the_servers_address() {
-        let more = ["-n".into(), "5".into()];
-        let client = arguments(&words("--ib-dev {peer-device} {server-address}"), &more, &Devices::in_guest()).unwrap();
-        assert_eq!(client, ["--ib-dev", "rxe1", "-n", "5", "192.0.2.1"]);
-        let server = arguments(&words("--ib-dev {device}"), &more, &Devices::in_guest()).unwrap();
-        assert_eq!(server, ["--ib-dev", "rxe0", "-n", "5"]);
-    }
-
-    #[test]
-    fn the_usual_arguments_are_given_only_where_the_user_gives_none() {
-        let recipe = Recipe { default: Some(words("send bw")), ..Recipe::default() };
-        assert_eq!(recipe.arguments(&[]), ["send", "bw"]);
-        assert_eq!(recipe.arguments(&["read".into()]), ["read"]);
-        assert!(Recipe::default().arguments(&[]).is_empty());
-    }
-
     #[test]
     fn the_client_waits_for_a_port_of_tcp_or_of_the_connection_manager() {
         let server = Program {
@@ -415,19 +320,5 @@ mod tests {
         let cm = script(&Recipe { cm_port: Some(7174), ..Recipe::default() }).unwrap();
         assert!(cm.contains("grep -qE 'state LISTEN .*:7174( |$)'"), "{cm}");
         assert_eq!(script(&Recipe::default()), None);
-    }
-
-    #[test]
-    fn one_device_is_both_ends_and_an_address_it_lacks_is_this_hosts_own() {
-        let device = Device { name: "mlx5_0".into(), interface: None, address: None };
-        let devices = Devices { first: device, peer: None };
-        let client = arguments(&words("-d {peer-device} {server-address}"), &[], &devices).unwrap();
-        assert_eq!(client, ["-d", "mlx5_0", "127.0.0.1"]);
-    }
-
-    #[test]
-    fn an_unknown_placeholder_is_an_error() {
-        let error = arguments(&words("-d {devise}"), &[], &Devices::in_guest()).unwrap_err();
-        assert!(error.to_string().contains("{devise}"), "{error}");
     }
 }

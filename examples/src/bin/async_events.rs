@@ -12,7 +12,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Parser;
 use examples::report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,7 +28,7 @@ struct Options {
     #[arg(short = 'd', long, value_name = "DEVICE")]
     ib_dev: Option<String>,
 
-    /// Stop after so many events
+    /// Stop after so many events; with --timeout, fewer are an error
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -39,7 +39,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    report::run(|out| run(&options, out))
+    report::run_for_reader(|out| run(&options, out))
 }
 
 fn run(Options { ib_dev, count, timeout }: &Options, out: &mut dyn Write) -> Result<()> {
@@ -62,7 +62,7 @@ fn run(Options { ib_dev, count, timeout }: &Options, out: &mut dyn Write) -> Res
     while left > 0 {
         let mut fds: Vec<_> = contexts.iter().map(|context| PollFd::new(context, PollFlags::IN)).collect();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return count.map_or(Ok(()), |count| Err(too_few(count - left, count))),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error).context("cannot wait for events"),
@@ -81,6 +81,10 @@ fn run(Options { ib_dev, count, timeout }: &Options, out: &mut dyn Write) -> Res
         }
     }
     Ok(())
+}
+
+fn too_few(came: u64, count: u64) -> anyhow::Error {
+    anyhow!("{came} of {count} events came, and then none for as long as --timeout says")
 }
 
 /// What has become of a port.

@@ -1,5 +1,5 @@
-//! Two queue pairs of one device, connected to each other: the shortest program that moves data.
-#![forbid(unsafe_code)]
+// Two queue pairs of one device, connected to each other: the shortest program that moves data.
+// (`src/loopback/main.rs` gives it the command line that the other programs have.)
 
 use verbs::{AccessFlags, ConnectOptions, GidFilter, QueuePair, Rc, ReceiveRequest, SendRequest, WorkCompletion};
 

@@ -16,9 +16,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use examples::exchange::Role;
-use examples::pingpong::{Common, Completions, FILLING, Receives, SEND, check_mtu, validate};
+use examples::pingpong::{Buffer, Common, Completions, Receives, SEND, check_mtu};
 use examples::report::{self, Measurement, print_device, print_endpoint};
-use verbs::{AccessFlags, ConnectOptions, Mapping, Mtu, QueuePair, SendRequest, Uc};
+use verbs::{AccessFlags, ConnectOptions, Mtu, QueuePair, SendRequest, Uc};
 
 /// What can be wrong when nothing comes.
 const CAUSES: &str = "a message got lost, which UC does not repair (start both ends again), or the peer is gone or runs with \
@@ -52,13 +52,7 @@ fn run(Options { common, size, mtu }: &Options, out: &mut dyn Write) -> Result<(
     let context = verbs::devices()?.find(common.ib_dev.as_deref())?.open()?;
     let pd = context.create_protection_domain()?;
 
-    // The first half is what this end sends; the second half is where messages arrive.
-    let length = *size as usize;
-    let memory = Mapping::new(2 * length).context("cannot get memory for the buffer")?;
-    let mut region = pd.register(memory, AccessFlags::LOCAL_WRITE)?;
-    region.as_local_mut().split_at_mut(length)?.0.fill(FILLING);
-    let (outgoing, incoming) = ([region.slice(..length)?], region.slice(length..)?);
-
+    let mut buffer = Buffer::new(&pd, *size, 0, AccessFlags::empty(), common)?;
     let cq = common.create_completion_queue(&context, common.rx_depth.saturating_add(1))?;
     let qp = QueuePair::<Uc>::builder(&pd, &cq, &cq).max_send_wr(1).max_recv_wr(common.rx_depth).build()?;
     let local = common.local_endpoint(&qp)?;
@@ -72,7 +66,7 @@ fn run(Options { common, size, mtu }: &Options, out: &mut dyn Write) -> Result<(
     // SEND is all that the peer may do.
     connect_options.access = AccessFlags::empty();
     qp.init(&local, &connect_options)?;
-    let mut receives = Receives::post(&qp, incoming, common.rx_depth)?;
+    let mut receives = Receives::post(&qp, &buffer, common.rx_depth)?;
 
     let mut exchange = common.find_peer(out)?;
     let remote = exchange.swap_endpoint(local.endpoint, |remote| {
@@ -83,12 +77,13 @@ fn run(Options { common, size, mtu }: &Options, out: &mut dyn Write) -> Result<(
     exchange.finish()?;
     out.flush()?;
 
-    let ping = || qp.post_send(&SendRequest::send(SEND, &outgoing).signaled());
+    let ping =
+        |buffer: &Buffer| -> Result<()> { Ok(qp.post_send(&SendRequest::send(SEND, &buffer.outgoing()?).signaled())?) };
     let mut completions = Completions::new(&cq, common, CAUSES);
     let (mut sent, mut completed, mut received) = (0, 0, 0);
     let start = Instant::now();
     if exchange.role() == Role::Client {
-        ping()?;
+        ping(&buffer)?;
         sent = 1;
     }
     while received < common.iters || completed < common.iters {
@@ -98,25 +93,26 @@ fn run(Options { common, size, mtu }: &Options, out: &mut dyn Write) -> Result<(
                 completed += 1;
                 continue;
             }
-            receives.used();
             if done.byte_len() != Some(*size) {
                 let bytes = done.byte_len().unwrap_or(0);
                 bail!("a message of {bytes} bytes arrived; both ends have to use the same --size");
             }
+            buffer.check(done.wr_id(), false)?;
+            receives.used(done.wr_id());
             received += 1;
         }
         if received < common.iters {
-            receives.keep_above(1, &qp, incoming)?;
+            receives.keep_above(1, &qp, &buffer)?;
         }
         // The client is a message ahead of the server.
         let turns = received + u32::from(exchange.role() == Role::Client);
         if sent < common.iters.min(turns) && sent == completed {
-            ping()?;
+            ping(&buffer)?;
             sent += 1;
         }
     }
     let measurement = Measurement::of_ping_pong(common.iters, *size, start);
-    validate(&region.to_vec(length..)?)?;
+    buffer.check_last(false)?;
     Ok(writeln!(out, "SEND: {measurement}")?)
 }
 

@@ -178,7 +178,7 @@ impl<'a> End<'a> {
         if completion.wr_id() == SEND {
             self.arrived += 1;
         } else {
-            self.messages.check(&completion.success()?, self.options.validate)?;
+            self.messages.check(&completion.success()?, completion.wr_id(), self.options.validate)?;
             self.received += 1;
         }
         Ok(())

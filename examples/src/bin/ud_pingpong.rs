@@ -17,9 +17,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use examples::exchange::Role;
-use examples::pingpong::{Common, Completions, FILLING, Receives, SEND, validate};
+use examples::pingpong::{Buffer, Common, Completions, Receives, SEND};
 use examples::report::{self, Measurement, print_device, print_endpoint};
-use verbs::{AccessFlags, AddressHandleAttributes, Grh, LocalEndpoint, Mapping, QueuePair, SendRequest, Ud};
+use verbs::{AccessFlags, AddressHandleAttributes, Grh, LocalEndpoint, QueuePair, SendRequest, Ud};
 
 /// The Q_Key of the C program.
 const QKEY: u32 = 0x1111_1111;
@@ -51,12 +51,8 @@ fn run(Options { common, size }: &Options, out: &mut dyn Write) -> Result<()> {
     let context = verbs::devices()?.find(common.ib_dev.as_deref())?.open()?;
     let pd = context.create_protection_domain()?;
 
-    // First what is sent, then where a datagram arrives: its header and its payload.
-    let length = *size as usize;
-    let memory = Mapping::new(length + Grh::LEN + length).context("cannot get memory for the buffer")?;
-    let mut region = pd.register(memory, AccessFlags::LOCAL_WRITE)?;
-    region.as_local_mut().split_at_mut(length)?.0.fill(FILLING);
-    let (outgoing, incoming) = ([region.slice(..length)?], region.slice(length..)?);
+    // Where a datagram arrives there is room for its header, too.
+    let mut buffer = Buffer::new(&pd, *size, Grh::LEN, AccessFlags::empty(), common)?;
 
     let cq = common.create_completion_queue(&context, common.rx_depth.saturating_add(1))?;
     let qp = QueuePair::<Ud>::builder(&pd, &cq, &cq).max_send_wr(1).max_recv_wr(common.rx_depth).build()?;
@@ -67,7 +63,7 @@ fn run(Options { common, size }: &Options, out: &mut dyn Write) -> Result<()> {
 
     // Ready before the peer hears of the queue pair: it may send from then on.
     qp.init(&local, QKEY)?;
-    let mut receives = Receives::post(&qp, incoming, common.rx_depth)?;
+    let mut receives = Receives::post(&qp, &buffer, common.rx_depth)?;
     qp.activate(&local, QKEY)?;
 
     let mut exchange = common.find_peer(out)?;
@@ -79,12 +75,14 @@ fn run(Options { common, size }: &Options, out: &mut dyn Write) -> Result<()> {
     exchange.finish()?;
     out.flush()?;
 
-    let ping = || qp.post_send(&SendRequest::send_to(SEND, &outgoing, &ah, remote.qp_num, QKEY).signaled());
+    let ping = |buffer: &Buffer| -> Result<()> {
+        Ok(qp.post_send(&SendRequest::send_to(SEND, &buffer.outgoing()?, &ah, remote.qp_num, QKEY).signaled())?)
+    };
     let mut completions = Completions::new(&cq, common, CAUSES);
     let (mut sent, mut completed, mut received) = (0, 0, 0);
     let start = Instant::now();
     if exchange.role() == Role::Client {
-        ping()?;
+        ping(&buffer)?;
         sent = 1;
     }
     while received < common.iters || completed < common.iters {
@@ -94,28 +92,29 @@ fn run(Options { common, size }: &Options, out: &mut dyn Write) -> Result<()> {
                 completed += 1;
                 continue;
             };
-            receives.used();
-            if datagram.source_qp_num() != remote.qp_num {
-                continue;
+            // It may be anybody's.
+            if datagram.source_qp_num() == remote.qp_num {
+                if datagram.payload_len() != *size as usize {
+                    let bytes = datagram.payload_len();
+                    bail!("a datagram of {bytes} bytes arrived; both ends have to use the same --size");
+                }
+                buffer.check(done.wr_id(), false)?;
+                received += 1;
             }
-            if datagram.payload_len() != length {
-                let bytes = datagram.payload_len();
-                bail!("a datagram of {bytes} bytes arrived; both ends have to use the same --size");
-            }
-            received += 1;
+            receives.used(done.wr_id());
         }
         if received < common.iters {
-            receives.keep_above(1, &qp, incoming)?;
+            receives.keep_above(1, &qp, &buffer)?;
         }
         // The client is a message ahead of the server.
         let turns = received + u32::from(exchange.role() == Role::Client);
         if sent < common.iters.min(turns) && sent == completed {
-            ping()?;
+            ping(&buffer)?;
             sent += 1;
         }
     }
     let measurement = Measurement::of_ping_pong(common.iters, *size, start);
-    validate(&region.to_vec(length + Grh::LEN..)?)?;
+    buffer.check_last(false)?;
     Ok(writeln!(out, "SEND: {measurement}")?)
 }
 

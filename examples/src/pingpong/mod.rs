@@ -3,14 +3,13 @@
 mod buffer;
 mod completions;
 mod options;
+mod pattern;
 mod receives;
 
-pub use buffer::{FILLING, validate};
+pub use buffer::Buffer;
 pub use completions::Completions;
 pub use options::{Common, check_mtu};
 pub use receives::Receives;
 
-/// The `wr_id` of each receive.
-pub const RECEIVE: u64 = 1;
-/// The `wr_id` of each send.
-pub const SEND: u64 = 2;
+/// The `wr_id` of each send; that of a receive is the place where its message arrives.
+pub const SEND: u64 = u64::MAX;

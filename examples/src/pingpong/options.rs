@@ -43,6 +43,10 @@ pub struct Common {
     #[arg(short, long)]
     pub events: bool,
 
+    /// Look at each message that arrives, instead of the last one; both ends have to be given it
+    #[arg(short, long)]
+    pub chk: bool,
+
     /// Index of the local GID [default: RoCE v2, IPv4 before IPv6, link-local ones last]
     #[arg(short, long, value_name = "INDEX")]
     pub gid_idx: Option<u32>,

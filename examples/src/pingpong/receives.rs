@@ -1,32 +1,32 @@
 //! The receives that are posted.
 
 use anyhow::Result;
-use verbs::{LocalSlice, ReceiveQueue, ReceiveRequest};
+use verbs::{ReceiveQueue, ReceiveRequest};
 
-use super::RECEIVE;
+use super::Buffer;
 
-/// How many receives are posted, and how many there is room for. All of them go to the same place.
+/// The receives of a queue: those that are posted, and those that are used up. The `wr_id` of each is its place in the [`Buffer`].
 #[derive(Debug)]
 pub struct Receives {
-    depth: u32,
-    posted: u32,
+    depth: usize,
+    used: Vec<u64>,
 }
 
 impl Receives {
-    /// Posts `depth` receives into `place`.
+    /// Posts `depth` receives into the places of `buffer`.
     ///
     /// # Errors
     ///
     /// The queue is smaller.
-    pub fn post(queue: &impl ReceiveQueue, place: LocalSlice<'_>, depth: u32) -> Result<Self> {
-        let mut receives = Self { depth, posted: 0 };
-        receives.keep_above(0, queue, place)?;
+    pub fn post(queue: &impl ReceiveQueue, buffer: &Buffer, depth: u32) -> Result<Self> {
+        let mut receives = Self { depth: depth as usize, used: buffer.places(depth) };
+        receives.keep_above(0, queue, buffer)?;
         Ok(receives)
     }
 
-    /// Notes that one is used up.
-    pub fn used(&mut self) {
-        self.posted = self.posted.saturating_sub(1);
+    /// Notes that the one of a place is used up, and that its message has been looked at.
+    pub fn used(&mut self, place: u64) {
+        self.used.push(place);
     }
 
     /// If there are no more than `few`, posts as many as there is room for, with one doorbell.
@@ -34,13 +34,12 @@ impl Receives {
     /// # Errors
     ///
     /// The queue pair has failed.
-    pub fn keep_above(&mut self, few: u32, queue: &impl ReceiveQueue, place: LocalSlice<'_>) -> Result<()> {
-        if self.posted <= few {
-            let places = [place];
-            let missing = self.posted..self.depth;
-            let mut requests: Vec<_> = missing.map(|_| ReceiveRequest::new(RECEIVE, &places)).collect();
-            queue.post_receive_chain(&mut requests)?;
-            self.posted = self.depth;
+    pub fn keep_above(&mut self, few: u32, queue: &impl ReceiveQueue, buffer: &Buffer) -> Result<()> {
+        if self.depth.saturating_sub(self.used.len()) <= few as usize {
+            let places = self.used.iter().map(|place| buffer.place(*place)).collect::<Result<Vec<_>>>()?;
+            let requests = self.used.iter().zip(&places).map(|(place, slices)| ReceiveRequest::new(*place, slices));
+            queue.post_receive_chain(&mut requests.collect::<Vec<_>>())?;
+            self.used.clear();
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use cm::{ConnectionParameters, ConnectionRequest, Depth, EventChannel, EventKind, Id, PortSpace, TransitionOptions};
 use examples::connection::{ANY, with_port};
 use verbs::{CompletionQueue, QueuePair, Rc};
@@ -45,7 +45,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
             other => writeln!(out, "a client did not get through: {other}")?,
         }
     }
-    Ok(writeln!(out, "{established} connections established, {ended} ended")?)
+    writeln!(out, "{established} connections established, {ended} ended")?;
+    ensure!(established == ended, "{established} connections were established, but {ended} ended");
+    Ok(())
 }
 
 fn accept(request: ConnectionRequest, cq: &mut Option<CompletionQueue>) -> Result<(Id, QueuePair<Rc>)> {

@@ -31,6 +31,8 @@ use crate::offer::{Offer, Shape};
 pub(crate) const REPLY_SLOT: usize = 8 << 10;
 /// How long nothing may come before the peer is looked for.
 const QUIET: Duration = Duration::from_millis(500);
+/// How long a peer that has nothing left to say may take to end the connection.
+const PARTING: Duration = Duration::from_secs(60);
 /// In the immediate: it is a chunk. The rest is the length.
 const CHUNK: u32 = 1 << 31;
 
@@ -99,8 +101,9 @@ fn options(slots: usize) -> ConnectionOptions {
     options.capabilities.max_recv_wr = slots as u32;
     options.access = AccessFlags::REMOTE_WRITE;
     options.signal_all = true;
-    // Eight times that, and the peer's host is taken for gone.
+    // Seven times that, and the peer's host is taken for gone. (One retry more would do too, but rxe takes 7 for "for ever".)
     options.ack_timeout = AckTimeout::at_least(Duration::from_millis(500)).ok();
+    options.retry_count = 6;
     options
 }
 
@@ -260,7 +263,11 @@ impl Link {
                     self.ended = true;
                     break;
                 }
-                Err(error) => bail!("the peer cannot be reached any more: {error}"),
+                Err(error) => {
+                    // Nothing comes after it but what is flushed, of which some may be among what was found here.
+                    self.ended = true;
+                    bail!("the peer cannot be reached any more: {error}");
+                }
             };
             match done.wr_id() {
                 PROBE => self.probing = false,
@@ -289,7 +296,11 @@ impl Link {
         while self.completed < self.sent && !self.ended {
             self.turn()?;
         }
-        self.connection.wait_disconnected(Some(Duration::from_secs(5)))?;
+        // A connection that has failed may never be ended by the peer.
+        ensure!(
+            self.ended || self.connection.wait_disconnected(Some(PARTING))?,
+            "the peer has heard the last word, and has not ended the connection for {PARTING:?}"
+        );
         Ok(())
     }
 }

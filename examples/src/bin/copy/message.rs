@@ -7,8 +7,8 @@ use crate::digest::Digest;
 /// From the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// How much comes.
-    Start { files: u64, bytes: u64 },
+    /// How much comes, and how many things do not, since they are neither files nor folders.
+    Start { files: u64, bytes: u64, skipped: u64 },
     /// A folder.
     Folder { path: Vec<u8> },
     /// The permissions of a folder whose contents have been sent.

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use verbs::RemoteSlice;
 
 /// This program, and the version of its protocol.
-const MAGIC: &[u8; 8] = b"rdcopy01";
+const MAGIC: &[u8; 8] = b"rdcopy02";
 /// The most memory that a receiver takes for a ring.
 const MAX_RING: usize = 1 << 30;
 /// A chunk has room for the longest path, as a record has it.

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use cm::Listener;
+use examples::report;
 
 use crate::destination::{Destination, Incoming};
 use crate::link::Link;
@@ -23,12 +24,12 @@ pub(crate) fn run(address: &str, folder: &Path, out: &mut dyn Write) -> Result<(
         let Some(request) = listener.next_request(None)? else { continue };
         match Link::accept(request) {
             Ok(link) => break link,
-            Err(error) => eprintln!("not accepted: {error:#}"),
+            Err(error) => report::note(&format!("not accepted: {error:#}")),
         }
     };
     // One sender; others hear that nobody listens.
     drop(listener);
-    let mut receiver = Receiver { link, destination, current: None, summary: Summary::new(0) };
+    let mut receiver = Receiver { link, destination, current: None, announced: None, summary: Summary::new(0, 0) };
     let result = receiver.receive_all();
     receiver.summary.finish();
     match result {
@@ -50,6 +51,8 @@ struct Receiver {
     destination: Destination,
     /// The file that comes, with its size.
     current: Option<(Incoming, u64)>,
+    /// How many files come, and how many bytes they have.
+    announced: Option<(u64, u64)>,
     summary: Summary,
 }
 
@@ -81,8 +84,18 @@ impl Receiver {
     }
 
     fn answer(&mut self, request: Request) -> Result<Reply> {
+        if let Request::Failed { reason } = request {
+            bail!("the sender gave up: {reason}");
+        }
+        let starts = matches!(request, Request::Start { .. });
+        ensure!(starts == self.announced.is_none(), "the sender says how much comes twice, or too late");
+        let goes_on = matches!(request, Request::From { .. } | Request::End { .. });
+        ensure!(goes_on == self.current.is_some(), "the sender goes on before the end of a file, or after it");
         match request {
-            Request::Start { bytes, .. } => self.summary = Summary::new(bytes),
+            Request::Start { files, bytes, skipped } => {
+                self.announced = Some((files, bytes));
+                self.summary = Summary::new(bytes, skipped);
+            }
             Request::Folder { path } => self.destination.folder(&path)?,
             Request::FolderMode { path, mode } => self.destination.folder_mode(&path, mode)?,
             Request::File { path, size } => {
@@ -98,11 +111,20 @@ impl Receiver {
                 self.summary.file(offset, *size);
             }
             Request::End { length, digest, mode } => {
-                let (incoming, _) = self.current.take().context("the sender ends no file")?;
+                let (incoming, size) = self.current.take().context("the sender ends no file")?;
+                ensure!(length == size, "the sender sent {length} bytes of a file that it said has {size}");
                 incoming.finish(length, digest, mode)?;
             }
-            Request::Finish => {}
-            Request::Failed { reason } => bail!("the sender gave up: {reason}"),
+            Request::Finish => {
+                let came = self.summary.total();
+                ensure!(
+                    self.announced == Some(came),
+                    "{} files of {} bytes came, and others were announced",
+                    came.0,
+                    came.1
+                );
+            }
+            Request::Failed { .. } => {}
         }
         Ok(Reply::Done)
     }

@@ -23,9 +23,10 @@ pub(crate) fn run(source: &Path, address: &str, shape: Shape, out: &mut dyn Writ
         _ => None,
     });
     let (files, bytes) = sizes.fold((0, 0), |(files, bytes), size| (files + 1, bytes + size));
+    let skipped = entries.iter().filter(|entry| matches!(entry, Entry::Skipped { .. })).count() as u64;
     let link = Link::connect(address, shape)?;
-    let mut sender = Sender { link, answered: 0, refused: false, summary: Summary::new(bytes) };
-    match sender.send_all(&entries, files, bytes) {
+    let mut sender = Sender { link, answered: 0, refused: false, summary: Summary::new(bytes, skipped) };
+    match sender.send_all(&entries, Request::Start { files, bytes, skipped }) {
         Ok(()) => {
             sender.summary.finish();
             writeln!(out, "sent to {}: {}", sender.link.peer(), sender.summary)?;
@@ -52,8 +53,8 @@ struct Sender {
 }
 
 impl Sender {
-    fn send_all(&mut self, entries: &[Entry], files: u64, bytes: u64) -> Result<()> {
-        self.request(&Request::Start { files, bytes })?;
+    fn send_all(&mut self, entries: &[Entry], start: Request) -> Result<()> {
+        self.request(&start)?;
         for entry in entries {
             match entry {
                 Entry::Folder { path } => self.request(&Request::Folder { path: path.clone() })?,
@@ -120,7 +121,9 @@ impl Sender {
             let (memory, slot) = self.link.next_slot()?;
             let room = slot.start..slot.start + slot.len().min(usize::try_from(size - offset).unwrap_or(usize::MAX));
             let count = match memory.read_file_at(room.clone(), &file, offset) {
-                Ok(0) => break,
+                Ok(0) => {
+                    bail!("{} changed while it was copied: it had {size} bytes, and now has {offset}", from.display())
+                }
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).with_context(|| format!("cannot read {}", from.display())),

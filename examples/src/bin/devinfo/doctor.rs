@@ -61,7 +61,7 @@ fn bad(check: &'static str, level: Level, finding: impl Into<String>, remedy: im
 pub(crate) fn examine(machine: &Machine, ports: &[PortFacts]) -> Vec<Finding> {
     let mut findings = vec![device(machine), provider(machine), nodes(machine)];
     if machine.no_device.is_none() {
-        findings.push(usable_port(ports));
+        findings.extend([attributes(machine), usable_port(ports)]);
         for port in ports.iter().filter(|port| port.state == PortState::ACTIVE) {
             findings.extend([gid(port), mtu(port)]);
         }
@@ -80,6 +80,20 @@ fn device(machine: &Machine) -> Finding {
             bad(CHECK, Level::Problem, "the kernel has no RDMA device, or does not show it here", remedy)
         }
         Some(NoDevice::WithoutProvider) => bad(CHECK, Level::Problem, "programs cannot use any device", INSTALL),
+        Some(NoDevice::WithoutNode { missing }) => {
+            let remedy = "as root: modprobe ib_uverbs; in a container, pass /dev/infiniband in";
+            bad(
+                CHECK,
+                Level::Problem,
+                format!("the kernel has devices, but {} is not there", missing.join(", ")),
+                remedy,
+            )
+        }
+        Some(NoDevice::Unlisted { error }) => {
+            let remedy =
+                "see the error, and whether libibverbs and its providers are whole (ibv_devices tells the same)";
+            bad(CHECK, Level::Problem, format!("the devices cannot be listed: {error}"), remedy)
+        }
         Some(NoDevice::OfThatName { wanted, available }) => {
             let remedy = format!("choose one of {}", available.join(", "));
             bad(CHECK, Level::Problem, format!("no device is named {wanted}"), remedy)
@@ -111,6 +125,17 @@ fn nodes(machine: &Machine) -> Finding {
         (false, _) => {
             let remedy = "as root: modprobe ib_uverbs; in a container, pass /dev/infiniband in";
             bad(CHECK, Level::Problem, "/dev/infiniband is not there", remedy)
+        }
+    }
+}
+
+fn attributes(machine: &Machine) -> Finding {
+    const CHECK: &str = "attributes";
+    match machine.silent.as_slice() {
+        [] => ok(CHECK, "each device tells them"),
+        errors => {
+            let remedy = "see the number that was given with --ib-port, what the kernel says (dmesg), and that its driver fits its firmware";
+            bad(CHECK, Level::Problem, errors.join("; "), remedy)
         }
     }
 }

@@ -66,6 +66,14 @@ impl Fields {
         self
     }
 
+    /// Adds a value if it is known.
+    pub(crate) fn with_known(self, name: &'static str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
     /// A line for each.
     pub(crate) fn print(&self, indent: &str, out: &mut dyn Write) -> io::Result<()> {
         self.0.iter().try_for_each(|(name, value)| writeln!(out, "{indent}{:32} {value}", format!("{name}:")))
@@ -86,7 +94,7 @@ mod tests {
     fn fields_keep_their_order_and_what_is_not_known_is_null() {
         let list = Value::List(vec!["a".into(), "b".into()]);
         let fields = Fields::default().with("z", 1_u8).with("bits", Value::Bits(16)).with("list", list);
-        let fields = fields.with("index", None::<u32>);
+        let fields = fields.with("index", None::<u32>).with_known("nothing", None::<u32>);
         let json = serde_json::to_string(&fields).unwrap();
         assert_eq!(json, r#"{"z":1,"bits":16,"list":["a","b"],"index":null}"#);
         let mut text = Vec::new();

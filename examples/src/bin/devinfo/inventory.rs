@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use verbs::{Context, ExtendedDeviceAttributes, GidEntry, GidFilter, LinkLayer, Mtu, PortAttributes, PortState};
+use verbs::{Context, GidEntry, GidFilter, LinkLayer, Mtu, PortAttributes, PortState};
 
+use crate::details;
 use crate::fields::{Fields, Value};
 
 /// A device.
@@ -16,9 +17,9 @@ pub(crate) struct Device {
     details: Fields,
     /// Why nothing more is known.
     error: Option<String>,
-    /// Whether that is because it could not be opened.
+    /// Whether it could be opened.
     #[serde(skip)]
-    unopened: bool,
+    opened: bool,
     ports: Vec<Port>,
     #[serde(skip)]
     pub(crate) facts: Vec<PortFacts>,
@@ -71,19 +72,24 @@ impl Device {
             summary,
             details: Fields::default(),
             error: None,
-            unopened: false,
+            opened: false,
             ports: Vec::new(),
             facts: Vec::new(),
         };
         let context = device.open();
-        report.unopened = context.is_err();
+        report.opened = context.is_ok();
         report.error = context.and_then(|context| report.add(&context, only)).err().map(|error| error.to_string());
         report
     }
 
     /// Why it could not be opened.
     pub(crate) fn refusal(&self) -> Option<String> {
-        self.error.clone().filter(|_| self.unopened)
+        self.error.clone().filter(|_| !self.opened)
+    }
+
+    /// Why it does not tell all of itself, though it could be opened. (A port that it does not have is another finding.)
+    pub(crate) fn silence(&self) -> Option<String> {
+        self.error.clone().filter(|_| self.opened)
     }
 
     fn add(&mut self, context: &Context, only: Option<u8>) -> verbs::Result<()> {
@@ -94,8 +100,9 @@ impl Device {
             .with("vendor_id", Value::Bits(attributes.device().vendor_id().into()))
             .with("vendor_part_id", attributes.device().vendor_part_id())
             .with("hw_ver", Value::Bits(attributes.device().hardware_version().into()))
+            .with_known("board_id", details::board_id(context.device().name()))
             .with("phys_port_cnt", attributes.port_count());
-        self.details = details(context.device(), &attributes);
+        self.details = details::of(context, &attributes);
         let last = attributes.device().port_count();
         for number in only.map_or(1..=last, |port| port..=port) {
             let attributes = context.port(number)?;
@@ -145,6 +152,7 @@ impl Port {
             .with("max_msg_sz", Value::Bits(port.max_message_size().into()))
             .with("port_cap_flags", Value::Bits(capabilities.bits().into()))
             .with("port_capabilities", Value::List(names))
+            .with("port_cap_flags2", Value::Bits(port.as_raw().port_cap_flags2.into()))
             .with("max_vl_num", port.max_virtual_lanes_code())
             .with("bad_pkey_cntr", Value::Bits(port.bad_pkey_counter().into()))
             .with("qkey_viol_cntr", Value::Bits(port.bad_qkey_counter().into()))
@@ -152,6 +160,7 @@ impl Port {
             .with("pkey_tbl_len", port.pkey_table_len())
             .with("gid_tbl_len", port.gid_table_len())
             .with("subnet_timeout", port.subnet_timeout_code())
+            .with("init_type_reply", port.as_raw().init_type_reply)
             .with("active_width", port.active_width().to_string())
             .with("active_speed", port.active_speed().to_string())
             .with("link_rate_mbps", port.link_rate_mbps())
@@ -164,50 +173,6 @@ impl Port {
         };
         Self { summary, details, gids: gids.iter().map(gid).collect() }
     }
-}
-
-/// The limits and capabilities of a device.
-fn details(device: &verbs::Device, extended: &ExtendedDeviceAttributes) -> Fields {
-    let attributes = extended.device();
-    let capabilities = extended.capabilities();
-    let moderation = extended.completion_moderation();
-    let paging = extended.on_demand_paging();
-    let names = capabilities.iter_names().map(|(name, _)| name.to_owned()).collect();
-    let delay = attributes.local_ack_delay().map(|delay| delay.as_nanos() as u64);
-    Fields::default()
-        .with("ibdev_index", device.index())
-        .with("max_mr_size", Value::Bits(attributes.max_memory_region_size()))
-        .with("page_size_cap", Value::Bits(attributes.page_sizes()))
-        .with("max_qp", attributes.max_queue_pairs())
-        .with("max_qp_wr", attributes.max_queue_pair_work_requests())
-        .with("device_cap_flags", Value::Bits(attributes.capabilities().bits()))
-        .with("capabilities", Value::List(names))
-        .with("max_sge", attributes.max_sge())
-        .with("max_sge_rd", attributes.max_sge_rd())
-        .with("max_cq", attributes.max_completion_queues())
-        .with("max_cqe", attributes.max_cqe())
-        .with("max_mr", attributes.max_memory_regions())
-        .with("max_pd", attributes.max_protection_domains())
-        .with("max_qp_rd_atom", attributes.max_qp_rd_atom())
-        .with("max_res_rd_atom", attributes.max_res_rd_atom())
-        .with("max_qp_init_rd_atom", attributes.max_qp_init_rd_atom())
-        .with("atomic_cap", attributes.atomic_capability().to_string())
-        .with("max_mw", attributes.max_memory_windows())
-        .with("max_mcast_grp", attributes.max_multicast_groups())
-        .with("max_mcast_qp_attach", attributes.max_multicast_group_queue_pairs())
-        .with("max_total_mcast_qp_attach", attributes.max_multicast_queue_pairs())
-        .with("max_ah", attributes.max_address_handles())
-        .with("max_srq", attributes.max_shared_receive_queues())
-        .with("max_srq_wr", attributes.max_srq_work_requests())
-        .with("max_srq_sge", attributes.max_srq_sge())
-        .with("max_pkeys", attributes.max_pkeys())
-        .with("local_ca_ack_delay_ns", delay)
-        .with("completion_timestamp_mask", Value::Bits(extended.completion_timestamp_mask()))
-        .with("hca_core_clock_khz", extended.core_clock_khz())
-        .with("odp_supported", u8::from(paging.supported))
-        .with("max_cq_count", moderation.max_count)
-        .with("max_cq_period_us", moderation.max_period_us)
-        .with("max_dm_size", extended.max_device_memory())
 }
 
 fn facts(context: &Context, number: u8, port: &PortAttributes, gids: &[GidEntry]) -> PortFacts {

@@ -10,6 +10,8 @@ pub(crate) struct Machine {
     pub(crate) no_device: Option<NoDevice>,
     /// Why devices could not be opened.
     pub(crate) unopened: Vec<String>,
+    /// Why devices that could be opened do not tell all of themselves.
+    pub(crate) silent: Vec<String>,
     /// The devices of the kernel for which libibverbs has no provider library.
     pub(crate) without_provider: Vec<String>,
     /// Whether there is a directory of device nodes.
@@ -27,8 +29,12 @@ pub(crate) enum NoDevice {
     AtAll,
     /// The kernel has some, but libibverbs has no provider library for any.
     WithoutProvider,
+    /// The kernel has some, but their nodes are not here.
+    WithoutNode { missing: Vec<String> },
     /// There are others than the one that was asked for.
     OfThatName { wanted: String, available: Vec<String> },
+    /// They cannot even be listed.
+    Unlisted { error: String },
 }
 
 impl From<verbs::Error> for NoDevice {
@@ -37,14 +43,18 @@ impl From<verbs::Error> for NoDevice {
             verbs::Error::NoDevice { wanted: Some(wanted), available, .. } if !available.is_empty() => {
                 Self::OfThatName { wanted, available: available.into() }
             }
+            verbs::Error::NoDevice { missing_nodes, .. } if !missing_nodes.is_empty() => {
+                Self::WithoutNode { missing: missing_nodes.iter().map(|path| path.display().to_string()).collect() }
+            }
             verbs::Error::NoDevice { kernel_devices, .. } if !kernel_devices.is_empty() => Self::WithoutProvider,
-            _ => Self::AtAll,
+            verbs::Error::NoDevice { .. } | verbs::Error::NoKernelSupport { .. } => Self::AtAll,
+            error => Self::Unlisted { error: error.to_string() },
         }
     }
 }
 
 impl Machine {
-    pub(crate) fn look(no_device: Option<NoDevice>, unopened: Vec<String>) -> Self {
+    pub(crate) fn look(no_device: Option<NoDevice>, unopened: Vec<String>, silent: Vec<String>) -> Self {
         let known: Vec<String> = verbs::devices().iter().flat_map(names).collect();
         let kernel = fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
         let kernel = kernel.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -53,6 +63,7 @@ impl Machine {
         Self {
             no_device,
             unopened,
+            silent,
             without_provider: kernel.filter(|name| !known.contains(name)).collect(),
             has_nodes: Path::new("/dev/infiniband").is_dir(),
             connection_manager: node.map(drop).map_err(|error| error.to_string()),

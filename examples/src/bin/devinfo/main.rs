@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod details;
 mod doctor;
 mod fields;
 mod inventory;
@@ -70,7 +71,8 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let ports: Vec<PortFacts> = devices.iter().flat_map(|device| device.facts.iter().cloned()).collect();
     let missing = found.and_then(|list| list.find(options.ib_dev.as_deref())).err();
     let unopened = devices.iter().filter_map(Device::refusal).collect();
-    let machine = machine::Machine::look(missing.map(Into::into), unopened);
+    let silent = devices.iter().filter_map(Device::silence).collect();
+    let machine = machine::Machine::look(missing.map(Into::into), unopened, silent);
     let report = Report { doctor: doctor::examine(&machine, &ports), devices };
     if options.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;

@@ -15,8 +15,7 @@ const WRITE: usize = SLOT;
 const OLD: usize = 2 * SLOT;
 const LENGTH: usize = OLD + 8;
 
-/// How long a lock of somebody else's may last, and how long nothing may complete before the server is looked for.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long nothing may complete before the server is looked for.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How often something had to be done again.
@@ -38,15 +37,19 @@ pub(crate) struct Table {
     /// Our number, which marks our locks.
     number: u16,
     slots: usize,
+    /// How long a lock of somebody else's may last, and how long a slot may be torn.
+    patience: Duration,
     pub(crate) retries: Retries,
 }
 
 impl Table {
-    pub(crate) fn connect(server: &str) -> Result<Self> {
+    pub(crate) fn connect(server: &str, patience: Duration) -> Result<Self> {
         let mut options = ConnectionOptions::default();
         // The server reads and writes nothing here.
         options.access = AccessFlags::empty();
+        // Seven times that, and the server's host is taken for gone; with 7 retries rxe would never give up.
         options.ack_timeout = AckTimeout::at_least(Duration::from_millis(500)).ok();
+        options.retry_count = 6;
         let connection = options
             .connect(server)
             .with_context(|| format!("no table at {server}; start the server first: one_sided serve ADDRESS:PORT"))?;
@@ -64,6 +67,7 @@ impl Table {
             number: number(1)? as u16,
             slots: remote.len() as usize / SLOT,
             connection,
+            patience,
             retries: Retries::default(),
         })
     }
@@ -105,7 +109,7 @@ impl Table {
             if word.owner != 0 {
                 self.retries.locked += 1;
                 let since = waiting.filter(|(known, _)| *known == word).map_or_else(Instant::now, |(_, since)| since);
-                if since.elapsed() > PATIENCE {
+                if since.elapsed() > self.patience {
                     bail!("client {} has locked the key, and does not let go", word.owner);
                 }
                 waiting = Some((word, since));
@@ -133,6 +137,7 @@ impl Table {
 
     /// Reads a slot, until it is of one version.
     fn read_slot(&mut self, place: usize) -> Result<(Word, Content)> {
+        let start = Instant::now();
         loop {
             let local = [self.memory.slice(READ..READ + SLOT)?];
             let request = SendRequest::rdma_read(1, &local, self.slot(place)?).signaled();
@@ -142,6 +147,10 @@ impl Table {
             self.memory.read_at(READ, &mut bytes)?;
             if let Some(found) = read(&bytes) {
                 return Ok(found);
+            }
+            // Each time another writer was at it; but if no version of it ever fits its checksum, somebody else has written there.
+            if start.elapsed() > self.patience {
+                bail!("slot {place} of the table was of no single version for {:?}: is it damaged?", self.patience);
             }
             self.retries.torn += 1;
         }

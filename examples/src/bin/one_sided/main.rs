@@ -26,9 +26,10 @@ mod server;
 mod stress;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use examples::report;
 
 use client::Table;
@@ -56,15 +57,15 @@ enum Command {
     },
     /// Prints the value of a key
     Get {
-        #[arg(value_name = "ADDRESS:PORT")]
-        server: String,
+        #[command(flatten)]
+        server: Server,
         /// At most 32 bytes
         key: String,
     },
     /// Gives a key a value
     Put {
-        #[arg(value_name = "ADDRESS:PORT")]
-        server: String,
+        #[command(flatten)]
+        server: Server,
         /// At most 32 bytes
         key: String,
         /// At most 72 bytes
@@ -72,24 +73,25 @@ enum Command {
     },
     /// Adds to a number, and prints the sum; a key that is not there counts as 0
     Add {
-        #[arg(value_name = "ADDRESS:PORT")]
-        server: String,
+        #[command(flatten)]
+        server: Server,
         /// At most 32 bytes
         key: String,
+        /// How much to add; it may be negative
         #[arg(allow_hyphen_values = true)]
         number: i64,
     },
     /// Removes a key
     Delete {
-        #[arg(value_name = "ADDRESS:PORT")]
-        server: String,
+        #[command(flatten)]
+        server: Server,
         /// At most 32 bytes
         key: String,
     },
     /// Counts up keys at random, and checks all that it reads
     Stress {
-        #[arg(value_name = "ADDRESS:PORT")]
-        server: String,
+        #[command(flatten)]
+        server: Server,
         /// How many keys
         #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
         keys: u32,
@@ -99,28 +101,46 @@ enum Command {
     },
 }
 
+/// Where the table is.
+#[derive(Clone, Debug, Args)]
+struct Server {
+    /// Where the table is served
+    #[arg(value_name = "ADDRESS:PORT")]
+    address: String,
+    /// Seconds that others may keep the key locked
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    patience: u64,
+}
+
+impl Server {
+    fn connect(&self) -> Result<Table> {
+        Table::connect(&self.address, Duration::from_secs(self.patience))
+    }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     report::run(|out| match &options.command {
         Command::Serve { address, slots, clients } => server::run(address, *slots as usize, *clients, out),
-        Command::Get { server, key } => match Table::connect(server)?.get(key.as_bytes())? {
+        Command::Get { server, key } => match server.connect()?.get(key.as_bytes())? {
             Some(value) => Ok(writeln!(out, "{}", String::from_utf8_lossy(&value))?),
             None => bail!("the table has no key {key:?}"),
         },
         Command::Put { server, key, value } => {
-            Table::connect(server)?.update(key.as_bytes(), |_| Ok(Some(value.clone().into_bytes()))).map(drop)
+            server.connect()?.update(key.as_bytes(), |_| Ok(Some(value.clone().into_bytes()))).map(drop)
         }
         Command::Add { server, key, number } => {
-            let sum = Table::connect(server)?.update(key.as_bytes(), |value| add(value, *number))?;
+            let sum = server.connect()?.update(key.as_bytes(), |value| add(value, *number))?;
             Ok(writeln!(out, "{}", String::from_utf8_lossy(&sum.unwrap_or_default()))?)
         }
-        Command::Delete { server, key } => Table::connect(server)?
+        Command::Delete { server, key } => server
+            .connect()?
             .update(key.as_bytes(), |value| match value {
                 Some(_) => Ok(None),
                 None => bail!("the table has no key {key:?}"),
             })
             .map(drop),
-        Command::Stress { server, keys, updates } => stress::run(server, *keys, *updates, out),
+        Command::Stress { server, keys, updates } => stress::run(server.connect()?, *keys, *updates, out),
     })
 }
 

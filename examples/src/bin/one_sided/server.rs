@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use cm::{Connection, ConnectionOptions, ConnectionRequest, Listener};
+use examples::report;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use verbs::{AccessFlags, MemoryRegion};
@@ -44,7 +45,7 @@ pub(crate) fn run(address: &str, slots: usize, last: Option<u64>, out: &mut dyn 
                     writeln!(out, "client {} has come, from {from}", client.number)?;
                     clients.push(client);
                 }
-                Err(error) => eprintln!("not accepted, from {from}: {error:#}"),
+                Err(error) => report::note(&format!("not accepted, from {from}: {error:#}")),
             }
         }
         let mut here = Vec::new();

@@ -11,8 +11,7 @@ use crate::layout::MAX_VALUE;
 /// How often a value holds its count.
 const COPIES: usize = MAX_VALUE / 8;
 
-pub(crate) fn run(server: &str, keys: u32, updates: u64, out: &mut dyn Write) -> Result<()> {
-    let mut table = Table::connect(server)?;
+pub(crate) fn run(mut table: Table, keys: u32, updates: u64, out: &mut dyn Write) -> Result<()> {
     let mut seen = vec![0; keys as usize];
     let mut random = u64::from(std::process::id());
     let mut pick = || {

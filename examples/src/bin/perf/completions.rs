@@ -114,5 +114,7 @@ impl Spin {
 
 #[cold]
 pub(crate) fn no_progress(timeout: Duration) -> anyhow::Error {
-    anyhow!("the peer made no progress for {timeout:?}; it is gone, or the way to it is cut")
+    anyhow!(
+        "the peer made no progress for {timeout:?}; it is gone, or the way to it is cut, or a message of UC or UD got lost"
+    )
 }

@@ -20,7 +20,7 @@ mod size;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use examples::exchange::{Exchange, Role};
 use examples::report;
@@ -132,5 +132,5 @@ fn measure<T: Service>(
         there.messages
     );
     let (client, server) = if client { (here, there) } else { (there, here) };
-    Row::new(options, size, &client, &server).context("the client did not say what it measured")
+    Row::new(options, size, &client, &server)
 }

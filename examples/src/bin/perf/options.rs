@@ -209,6 +209,11 @@ impl Options {
         self.connection != Connection::Rc && self.op == Operation::Send && self.test == Test::Bw
     }
 
+    /// Whether messages may get lost without either end seeing it.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.connection == Connection::Uc && self.op == Operation::Write && self.test == Test::Bw
+    }
+
     pub(crate) fn goal(&self) -> Goal {
         self.duration.map_or(Goal::Iterations(self.iters), Goal::Seconds)
     }

@@ -14,6 +14,9 @@ use crate::options::{Goal, Operation, Options, Test};
 use crate::row::{Figures, Row};
 use crate::service::{Connection, Service};
 
+/// Of RDMA WRITE over UC.
+const BLIND: &str = "UC does not tell how many RDMA WRITEs arrive: the figures are of what was sent";
+
 /// With what was measured: what users of perftest keep with their figures.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
@@ -39,6 +42,9 @@ pub(crate) struct Record {
     post_list: u32,
     inline_size: u32,
     events: bool,
+    /// What the figures cannot tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     results: Vec<Row>,
 }
 
@@ -68,6 +74,7 @@ impl Record {
             post_list: options.post_list,
             inline_size: options.inline_size,
             events: options.events,
+            note: options.is_blind().then_some(BLIND),
             results: Vec::new(),
         }
     }
@@ -93,6 +100,9 @@ impl Record {
             "queue pairs {}, requests under way {}, requests a doorbell {}, inline up to {} bytes, {how}{srq}",
             self.qps, self.tx_depth, self.post_list, self.inline_size
         )?;
+        if let Some(note) = self.note {
+            writeln!(out, "{note}")?;
+        }
         Ok(out.flush()?)
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::options::{Options, Test};
@@ -22,7 +23,7 @@ pub(crate) struct Share {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub(crate) size: usize,
-    /// On all queue pairs, in both directions.
+    /// On all queue pairs, in both directions; the rates are of those that arrived.
     pub(crate) messages: u64,
     pub(crate) seconds: f64,
     /// How many of them did not arrive, where a message may get lost and its arrival is seen.
@@ -44,25 +45,33 @@ pub(crate) enum Figures {
 
 impl Row {
     /// Both ends' shares: where both have sent, the slower one's time counts for both.
-    pub(crate) fn new(options: &Options, size: usize, client: &Share, server: &Share) -> Option<Self> {
+    pub(crate) fn new(options: &Options, size: usize, client: &Share, server: &Share) -> Result<Self> {
         let messages = client.messages + server.messages;
+        let arrived = if options.may_lose() { client.arrived + server.arrived } else { messages };
+        ensure!(
+            arrived > 0 || messages == 0,
+            "none of {messages} messages of {size} bytes arrived: they got lost, which {} does not repair",
+            options.connection
+        );
         let seconds =
             client.elapsed.max(if server.messages > 0 { server.elapsed } else { Duration::ZERO }).as_secs_f64();
         let figures = match options.test {
-            Test::Lat => Figures::Latency { latency_us: client.latency? },
+            Test::Lat => {
+                Figures::Latency { latency_us: client.latency.context("the client did not say what it measured")? }
+            }
             Test::Bw => {
-                let bytes = messages * size as u64;
+                let bytes = arrived * size as u64;
                 let bytes_per_s = bytes as f64 / seconds;
                 Figures::Bandwidth {
                     bytes,
                     gbit_per_s: bytes_per_s * 8.0 / 1e9,
                     mib_per_s: bytes_per_s / f64::from(1 << 20),
-                    messages_per_s: messages as f64 / seconds,
+                    messages_per_s: arrived as f64 / seconds,
                 }
             }
         };
-        let lost = options.may_lose().then(|| messages.saturating_sub(client.arrived + server.arrived));
-        Some(Self { size, messages, seconds, lost, cq_mod: options.interval(size), figures })
+        let lost = options.may_lose().then(|| messages.saturating_sub(arrived));
+        Ok(Self { size, messages, seconds, lost, cq_mod: options.interval(size), figures })
     }
 }
 
@@ -95,7 +104,24 @@ mod tests {
         {
             let row = Row::new(&options(line), 64, &client, &server).unwrap();
             assert_eq!((row.messages, row.lost), (20, lost), "{line}");
+            let counted = if lost.is_some() { 16 } else { 20 };
+            let Figures::Bandwidth { bytes, messages_per_s, .. } = row.figures else { panic!() };
+            assert_eq!(
+                (bytes, messages_per_s),
+                (64 * counted, 2.0 * counted as f64),
+                "the rate is of what arrived: {line}"
+            );
         }
+    }
+
+    #[test]
+    fn a_test_of_which_nothing_arrived_has_failed() {
+        for line in ["send bw -c ud", "send bw -c uc"] {
+            let error = Row::new(&options(line), 64, &share(10, 500), &share(0, 500)).unwrap_err().to_string();
+            assert!(error.starts_with("none of 10 messages of 64 bytes arrived: they got lost, which U"), "{error}");
+        }
+        // What has been written over UC, nobody knows.
+        assert_eq!(Row::new(&options("write bw -c uc"), 64, &share(10, 500), &share(0, 500)).unwrap().messages, 10);
     }
 
     #[test]

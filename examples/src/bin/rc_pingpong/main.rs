@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use examples::pingpong::{FILLING, Receives, check_mtu, validate};
+use examples::pingpong::{Buffer, Receives, check_mtu};
 use examples::report::{self, print_device, print_endpoint};
 use verbs::{ConnectOptions, Mapping, MemoryRegion, Mtu, QueuePair, Rc};
 
@@ -27,11 +27,8 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     let context = verbs::devices()?.find(common.ib_dev.as_deref())?.open()?;
     let pd = context.create_protection_domain()?;
 
-    // The first half is what this end sends, or what the peer reads; the second half is where data arrives.
     let size = options.size as usize;
-    let memory = Mapping::new(2 * size).context("cannot get memory for the buffer")?;
-    let mut region = pd.register(memory, options.op.access())?;
-    region.as_local_mut().split_at_mut(size)?.0.fill(FILLING);
+    let mut buffer = Buffer::new(&pd, options.size, 0, options.op.access(), common)?;
 
     let cq = common.create_completion_queue(&context, common.rx_depth.saturating_add(1))?;
     let qp = QueuePair::<Rc>::builder(&pd, &cq, &cq).max_send_wr(1).max_recv_wr(common.rx_depth).build()?;
@@ -46,7 +43,7 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     connect_options.service_level = common.sl;
     qp.init(&local, &connect_options)?;
     // Posted before the peer can send: a message that finds no receive has to be sent again.
-    let mut receives = Receives::post(&qp, region.slice(size..)?, common.rx_depth)?;
+    let mut receives = Receives::post(&qp, &buffer, common.rx_depth)?;
 
     let mut exchange = common.find_peer(out)?;
     let remote = exchange.swap_endpoint(local.endpoint, |remote| {
@@ -54,10 +51,10 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         qp.connect(&local, remote, &connect_options).with_context(what)
     })?;
     print_endpoint(out, "remote", &remote)?;
-    print_buffer(out, mtu, &region)?;
+    print_buffer(out, mtu, buffer.region())?;
     // The C program knows of SEND only, and says nothing here.
     let remote_memory = match options.op.name() {
-        Some(name) => Some(exchange.swap_remote_slice(name, region.remote_slice(..)?)?),
+        Some(name) => Some(exchange.swap_remote_slice(name, buffer.region().remote_slice(..)?)?),
         None => None,
     };
     exchange.finish()?;
@@ -65,16 +62,15 @@ fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
 
     let operations = options.op.steps();
     for (index, operation) in operations.iter().enumerate() {
-        let end = traffic::End { qp: &qp, cq: &cq, region: &region, size, role: exchange.role(), options };
+        let mut end = traffic::End { qp: &qp, cq: &cq, buffer: &mut buffer, role: exchange.role(), options };
         let measurement = match (operation, remote_memory) {
             (Operation::Write, Some(memory)) => end.ping_pong(&mut receives, Some(memory.slice(size..)?))?,
             (Operation::Read, Some(memory)) => end.read_all(memory.slice(..size)?)?,
             _ => end.ping_pong(&mut receives, None)?,
         };
-        validate(&region.to_vec(size..)?)?;
+        buffer.check_last(false)?;
         writeln!(out, "{operation}: {measurement}")?;
         out.flush()?;
-        region.as_local_mut().split_at_mut(size)?.1.fill(0);
         // A peer that still reads needs this end's memory, and the next operation needs both ends to be done with this one.
         if *operation == Operation::Read || index + 1 < operations.len() {
             exchange.barrier()?;

@@ -5,6 +5,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use cm::{ConnectionRequest, Listener};
+use examples::report;
 use verbs::AccessFlags;
 
 use crate::link::{Link, Mailbox};
@@ -23,8 +24,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         loop {
             if let Some(request) = listener.next_request(None)? {
                 scope.spawn(|| {
-                    if let Err(error) = serve(request, options, &mut std::io::stdout()) {
-                        eprintln!("error: {error:#}");
+                    if let Err(error) = serve(request, options, &mut report::output()) {
+                        report::note(&format!("error: {error:#}"));
                     }
                 });
             }

@@ -8,6 +8,7 @@ fn sound() -> Machine {
     Machine {
         no_device: None,
         unopened: Vec::new(),
+        silent: Vec::new(),
         without_provider: Vec::new(),
         has_nodes: true,
         connection_manager: Ok(()),
@@ -44,7 +45,17 @@ fn complaint(machine: Machine, port: PortFacts, remedy: &str) -> (&'static str, 
 fn a_sound_machine_is_sound() {
     assert_eq!(complaints(sound(), port()), []);
     let checks: Vec<_> = examine(&sound(), &[port()]).into_iter().map(|finding| finding.check).collect();
-    let all = ["device", "provider", "device nodes", "port", "GID", "MTU", "connection manager", "locked memory"];
+    let all = [
+        "device",
+        "provider",
+        "device nodes",
+        "attributes",
+        "port",
+        "GID",
+        "MTU",
+        "connection manager",
+        "locked memory",
+    ];
     assert_eq!(checks, all);
 }
 
@@ -102,4 +113,25 @@ fn each_fault_has_its_remedy() {
     assert_eq!(complaint(sound(), link_local, "ip addr add"), ("GID", Hint));
     let short = PortFacts { active_mtu: Mtu::MTU_1024, ..port() };
     assert_eq!(complaint(sound(), short, "ip link set eth0 mtu 4224"), ("MTU", Hint));
+}
+
+#[test]
+fn devices_that_cannot_be_listed_or_that_are_silent_are_problems_of_their_own() {
+    let out_of_descriptors =
+        verbs::Error::Verb { verb: "ibv_get_device_list", arguments: String::new(), errno: 24, remedy: String::new() };
+    let machine = Machine { no_device: Some(out_of_descriptors.into()), ..sound() };
+    let finding = examine(&machine, &[]).into_iter().find(|finding| finding.check == "device").unwrap();
+    assert_eq!(finding.level, Level::Problem);
+    assert!(finding.finding.starts_with("the devices cannot be listed: ibv_get_device_list("), "{finding:?}");
+    let nodes = verbs::Error::NoDevice {
+        wanted: None,
+        available: Box::default(),
+        kernel_devices: ["rxe0".to_owned()].into(),
+        missing_nodes: ["/dev/infiniband/uverbs0".into()].into(),
+    };
+    let machine = Machine { no_device: Some(nodes.into()), ..sound() };
+    let finding = examine(&machine, &[]).into_iter().find(|finding| finding.check == "device").unwrap();
+    assert_eq!(finding.finding, "the kernel has devices, but /dev/infiniband/uverbs0 is not there");
+    let machine = Machine { silent: vec!["ibv_query_port(3): errno 22".into()], ..sound() };
+    assert_eq!(complaint(machine, port(), "dmesg"), ("attributes", Level::Problem));
 }
