@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! DeviceList ── Device ── Context ─┬─ ProtectionDomain ─┬─ MemoryRegion<M> ── LocalSlice, RemoteSlice
+//!                                  │   (parent, XRC)    ├─ MemoryWindow<1|2> ── BindRequest, UnbindRequest
 //!                                  │                    ├─ SharedReceiveQueue ── ReceiveRequest
 //!                                  │                    ├─ AddressHandle ───────────╮
 //!                                  │                    └─ QueuePair<Rc|Uc|Ud> ── SendRequest, ReceiveRequest
-//!                                  ├─ AsyncEvent                  │
+//!                                  │                              │
 //!                                  ├─ CompletionChannel           │
-//!                                  └─ CompletionQueue ◂───────────┘
-//!                                           └─ WorkCompletion
+//!                                  │        └──────┐              │
+//!                                  ├─ CompletionQueue, ExtendedCompletionQueue<F>
+//!                                  │        └─ WorkCompletion, ExtendedCompletion<F>
+//!                                  ├─ ThreadDomain, DeviceMemory, Counters, EspAction
+//!                                  └─ AsyncEvent
 //! ```
 //!
 //! # A program
@@ -51,8 +55,50 @@
 //!
 //! # Transports
 //!
-//! The program above with [`Rc`] replaced by [`Uc`] loses a message where the wire does; RDMA READ and atomics then do not compile. With
-//! [`Ud`], a queue pair talks to any other: a datagram takes an address handle, a queue pair number and a Q_Key, and what arrives begins
+//! [`Rc`], as above, is reliable and has all operations. [`Uc`] is connected too and has SEND and RDMA WRITE, but loses a message where the
+//! wire does, and nobody is told: who waits for one needs a deadline. RDMA READ and atomics do not compile.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use verbs::{
+//!     AccessFlags, CompletionQueueBuilder, ConnectOptions, GidFilter, QueuePair, ReceiveRequest, SendRequest, Uc, WorkCompletion,
+//! };
+//!
+//! fn main() -> verbs::Result<()> {
+//!     let context = verbs::devices()?.find(None)?.open()?;
+//!     let pd = context.create_protection_domain()?;
+//!     let channel = context.create_completion_channel()?;
+//!     let (sends, arrivals) =
+//!         (context.create_completion_queue(16)?, CompletionQueueBuilder::new(&context, 16).channel(&channel).build()?);
+//!     let mut region = pd.register(vec![0; 4096], AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+//!
+//!     let sender = QueuePair::<Uc>::builder(&pd, &sends, &sends).build()?;
+//!     let receiver = QueuePair::<Uc>::builder(&pd, &arrivals, &arrivals).build()?;
+//!     let from = sender.local_endpoint(1, &GidFilter::default())?;
+//!     let to = receiver.local_endpoint(1, &GidFilter::default())?;
+//!     sender.connect(&from, &to.endpoint, &ConnectOptions::default())?;
+//!     receiver.connect(&to, &from.endpoint, &ConnectOptions::default())?;
+//!
+//!     // A write whose arrival is told: the immediate data takes a receive, though it needs no room.
+//!     region.write_at(0, b"Hello, if you get this")?;
+//!     receiver.post_receive(&ReceiveRequest::new(1, &[]))?;
+//!     let target = region.remote_slice(2048..)?;
+//!     sender.post_send(&SendRequest::rdma_write_with_imm(2, &[region.slice(..22)?], target, 22).signaled())?;
+//!
+//!     let mut completions = [WorkCompletion::default(); 1];
+//!     match arrivals.wait(&mut completions, Some(Duration::from_secs(1)))? {
+//!         [] => println!("it got lost"),
+//!         [completion, ..] => {
+//!             let length = completion.success()?.imm_data().unwrap_or(0) as usize;
+//!             println!("{}", String::from_utf8_lossy(&region.to_vec(2048..2048 + length)?));
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! With [`Ud`], a queue pair talks to any other: a datagram takes an address handle, a queue pair number and a Q_Key, and what arrives begins
 //! with a header of 40 bytes.
 //!
 //! ```no_run
@@ -135,8 +181,12 @@
 //!
 //! # Threads
 //!
-//! Every type is [`Send`], and all but requests are [`Sync`]: libibverbs takes its own locks. (It does not in a
-//! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.)
+//! Every type is [`Send`]: objects can be made in one thread and dropped in another. Objects are [`Sync`], too, since libibverbs takes its own
+//! locks: threads may post to one queue pair, poll one completion queue and wait on one channel at once. (It takes none in a
+//! [`ThreadDomain`], which is why it is `unsafe` to make objects in one.) What is written to while it is posted is not `Sync`, and each
+//! thread has its own: requests, prepared ones included, [`SendBatch`] and what is in it, [`ReceiveSlots`].
+//!
+//! An event loop serves many queues in one thread: [`CompletionQueue::poll_or_arm`].
 //!
 //! # The way down
 //!
