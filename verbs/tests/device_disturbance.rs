@@ -110,6 +110,9 @@ fn fetch(a: &Side, b: &Side, rounds: u64) {
     assert_eq!(target.to_vec(..8).unwrap(), rounds.to_ne_bytes());
 }
 
+/// How many MiB each of the tests moves, instead of as much as is done soon.
+const AMOUNT: &str = "RDMA_TEST_MIB";
+
 /// Moves this much while the wire is disturbed.
 fn survives(how: &str, bytes: usize, rounds: u64) {
     // 67 ms: short, so that the test is over soon.
@@ -117,6 +120,7 @@ fn survives(how: &str, bytes: usize, rounds: u64) {
 }
 
 fn survives_with(how: &str, bytes: usize, rounds: u64, timeout_code: u8) {
+    let bytes = std::env::var(AMOUNT).map_or(bytes, |mib| mib.parse::<usize>().unwrap() * MIB);
     let [a, b] =
         ends([open(), open_peer()], |options| options.ack_timeout = AckTimeout::from_code(timeout_code).unwrap());
     let disturbance = (!how.is_empty()).then(|| Disturbance::of_both_ends(how));
@@ -130,12 +134,12 @@ fn survives_with(how: &str, bytes: usize, rounds: u64, timeout_code: u8) {
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_on_a_wire_that_loses_nothing() {
-    survives("", 50 * MIB, 20);
+    survives("", 100 * MIB, 20);
 }
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_if_1_of_100_packets_is_lost() {
-    survives("loss 1%", 50 * MIB, 20);
+    survives("loss 1%", 100 * MIB, 20);
 }
 
 #[test]
@@ -200,23 +204,32 @@ fn begin_again(a: &Side, b: &Side) {
     check(a, b);
 }
 
-/// rxe of Linux 6.12 takes a link without a carrier for a fault of its own, and flushes at once what is to be sent, with no cause told.
-fn is_flushed_at_once(sent: &[WorkCompletion]) -> bool {
+fn are_flushed(sent: &[WorkCompletion]) -> bool {
     sent.iter().all(|completion| completion.status() == Status::WORK_REQUEST_FLUSHED)
 }
 
+/// rxe of Linux 6.12 takes a link without a carrier for a fault of its own, and flushes at once what is to be sent, with no cause told;
+/// that of 6.1 does not.
+fn is_flushed_at_once(sent: &[WorkCompletion]) -> bool {
+    kernel() > (6, 1) && are_flushed(sent)
+}
+
 /// What is under way while the wire is cut arrives when it is whole again soon.
-fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
-    // 6 retries, 2.1 s apart.
-    let [a, b] = brittle(wire, 19, 6);
-    check(&a, &b);
-    let start = Instant::now();
-    cut();
-    post(&a, &b, 0..8);
-    thread::sleep(Duration::from_millis(100));
-    assert!(b.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty(), "the wire is not cut");
-    mend();
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?} is so long that the test says nothing", start.elapsed());
+fn goes_on(wire: &Wire, cut: impl Fn(), mend: impl Fn(), without_carrier: bool) {
+    let attempt = || {
+        // 6 retries, 2.1 s apart.
+        let [a, b] = brittle(wire, 19, 6);
+        check(&a, &b);
+        let start = Instant::now();
+        cut();
+        post(&a, &b, 0..8);
+        thread::sleep(Duration::from_millis(100));
+        assert!(b.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty(), "the wire is not cut");
+        mend();
+        // Where the programs that cut and mend took longer than the retries, nothing is said.
+        (start.elapsed() < Duration::from_secs(12)).then_some([a, b])
+    };
+    let [a, b] = (0..5).find_map(|_| attempt()).expect("a machine that cuts and mends a wire in 12 s");
     let sent = a.completions(8);
     assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
     if without_carrier && is_flushed_at_once(&sent) {
@@ -233,7 +246,8 @@ fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier
 
 /// What is under way while the wire is cut for long fails, and the program begins again.
 fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
-    let [a, b] = brittle(wire, 12, 4);
+    // 4 retries, 268 ms apart: what a busy machine is late is no fault of the wire as long as it is whole.
+    let [a, b] = brittle(wire, 16, 4);
     check(&a, &b);
     cut();
     post(&a, &b, 0..8);
@@ -241,7 +255,7 @@ fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_ca
     assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
     if !(without_carrier && is_flushed_at_once(&sent)) {
         assert_eq!(sent[0].status(), Status::RETRY_COUNTER_EXCEEDED, "{sent:?}");
-        assert!(is_flushed_at_once(&sent[1..]), "{sent:?}");
+        assert!(are_flushed(&sent[1..]), "{sent:?}");
     }
     becomes(&a.qp, QueuePairState::ERROR);
     // The peer has noticed nothing; what it had posted is lost with the reset.

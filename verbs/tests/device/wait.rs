@@ -14,7 +14,7 @@ fn waiting_ends_with_nothing_when_the_time_is_over() {
     let mut room = [WorkCompletion::default(); 4];
     assert!(side.cq.wait(&mut room, Some(Duration::from_millis(100))).unwrap().is_empty());
     let elapsed = start.elapsed();
-    assert!(elapsed >= Duration::from_millis(100) && elapsed < Duration::from_secs(3), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_millis(100) && elapsed < LIMIT, "{elapsed:?}");
     assert!(side.cq.wait(&mut room, Some(Duration::ZERO)).unwrap().is_empty());
     assert!(side.cq.wait(&mut [], None).unwrap().is_empty());
 }
@@ -141,9 +141,7 @@ fn solicited_only_is_woken_by_a_solicited_message_and_by_an_error() {
     a.qp.post_send(&SendRequest::send(2, &[]).solicited().signaled()).unwrap();
     readable(b.cq.channel().unwrap());
     assert_eq!(b.completions(2).len(), 2);
-    // The event is taken by a wait that finds nothing.
-    let time = Some(Duration::from_millis(50));
-    assert!(b.cq.wait(&mut [WorkCompletion::default()], time).unwrap().is_empty());
+    assert!(b.cq.take_event().unwrap());
     assert!(quiet(&b));
     // A receive that is flushed counts as solicited.
     b.cq.arm(Notify::Solicited).unwrap();

@@ -150,7 +150,7 @@ fn gid_index_0_is_taken_only_when_asked_for_and_named_when_it_leads_nowhere() {
     link.interface("ip -6 address flush dev DEV");
     let start = Instant::now();
     let result = side.qp.connect(&local, &local.endpoint, &options());
-    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < LIMIT);
     let error = result.unwrap_err();
     // No route, or one on which nobody answers.
     assert!(matches!(error.raw_os_error(), Some(libc::ENETUNREACH | libc::ETIMEDOUT)), "{error}");
