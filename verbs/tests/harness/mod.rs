@@ -63,7 +63,7 @@ pub(crate) fn is_asleep(thread: &str) -> bool {
 /// For a test that something is lost unless somebody takes it: it is to be gone before somebody does. The test tells whether it was, and
 /// is given more and more time, which only a busy machine needs.
 pub(crate) fn patiently(mut test: impl FnMut(Duration) -> bool) {
-    assert!([300, 2000, 10_000, 30_000].map(Duration::from_millis).into_iter().any(|pause| test(pause)));
+    assert!([300, 2000, 10_000, 30_000].map(Duration::from_millis).into_iter().any(&mut test));
 }
 
 /// Waits for something that another thread, or the system, is to do.
@@ -116,6 +116,11 @@ impl<T: Transport> Side<T> {
 
     pub(crate) fn region(&self, length: usize, access: AccessFlags) -> MemoryRegion<Vec<u8>> {
         self.pd.register(vec![0; length], access).unwrap()
+    }
+
+    /// Waits until the queue pair is in ERROR, to which it may come a moment after its request has failed.
+    pub(crate) fn until_in_error(&self) {
+        until("the queue pair is in ERROR", || self.qp.state().unwrap() == QueuePairState::ERROR);
     }
 
     /// The next `count` completions.

@@ -136,7 +136,6 @@ fn completions_of_a_queue_pair_that_is_gone_are_not_taken_for_those_of_the_next_
         qp.connect(&local, &local.endpoint, &options()).unwrap();
         qp
     };
-    let mut seen = std::collections::HashSet::new();
     for round in 0..50u64 {
         let qp = connected();
         let (number, first) = (qp.qp_num(), 1000 * round);
@@ -170,9 +169,8 @@ fn completions_of_a_queue_pair_that_is_gone_are_not_taken_for_those_of_the_next_
             assert_eq!(completion.qp_num(), number);
         }
         assert_eq!(counter.outstanding(), 1);
-        seen.insert(number);
         drop(next);
         while !cq.poll(&mut room).unwrap().is_empty() {}
     }
-    assert!(!seen.is_empty());
+    // A number that is given twice is tested on the null provider: this device takes long to do so.
 }
