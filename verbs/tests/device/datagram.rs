@@ -287,6 +287,41 @@ fn an_address_handle_that_is_gone_early_costs_at_most_its_datagrams() {
 }
 
 #[test]
+fn a_privileged_q_key_is_for_programs_that_may_send_raw_packets() {
+    const PRIVILEGED: u32 = 0x8000_0000;
+    /// In each state in which it may be given.
+    fn give(qkey: u32) -> [Result<()>; 2] {
+        let side = Side::<Ud>::of(open(), |builder| builder);
+        let first = side.qp.init(&side.local(), qkey);
+        if first.is_err() {
+            // The queue pair is as it was, and takes another one.
+            assert_eq!(side.qp.state().unwrap(), QueuePairState::RESET);
+            side.qp.init(&side.local(), 1).unwrap();
+        }
+        let second = side.qp.modify(&QueuePairModification::in_place().qkey(qkey));
+        let known = if second.is_ok() { qkey } else { 1 };
+        assert_eq!(side.qp.query().unwrap().qkey(), Some(known));
+        [first, second]
+    }
+    // As root, who has CAP_NET_RAW.
+    for qkey in [PRIVILEGED, u32::MAX] {
+        assert!(give(qkey).iter().all(Result::is_ok), "{qkey:#x}");
+    }
+    let as_nobody = || {
+        be_nobody();
+        for qkey in [PRIVILEGED, u32::MAX] {
+            for result in give(qkey) {
+                let error = result.unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{error}");
+                assert!(error.to_string().ends_with("needs CAP_NET_RAW"), "{error}");
+            }
+        }
+        assert!(give(PRIVILEGED - 1).iter().all(Result::is_ok));
+    };
+    std::thread::spawn(as_nobody).join().unwrap();
+}
+
+#[test]
 fn an_address_handle_of_another_domain_is_refused_before_the_device_sees_it() {
     let (a, b) = (End::new(), End::new());
     let other = a.side.context.create_protection_domain().unwrap();

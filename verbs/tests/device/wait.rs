@@ -1,4 +1,5 @@
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -86,6 +87,66 @@ fn threads_that_share_a_channel_each_get_the_completions_of_their_own_queue() {
             });
         }
     });
+}
+
+#[test]
+fn ten_thousand_completions_of_a_sender_that_does_not_wait_are_all_waited_for() {
+    const ROUNDS: u64 = 10_000;
+    const AHEAD: u64 = 32;
+    let side = Side::build(open(), |builder| builder.max_send_wr(64));
+    let local = side.local();
+    // Connected to itself.
+    side.qp.connect(&local, &local.endpoint, &options()).unwrap();
+    let seen = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let nowhere = RemoteSlice::new(0, 0, 0).unwrap();
+            for wr_id in 0..ROUNDS {
+                // The completion queue is not to overflow. One request is ahead, or many: now and then the waiter has to sleep.
+                let ahead = if wr_id % 64 < 32 { 1 } else { AHEAD };
+                until("the waiter follows", || wr_id < seen.load(Ordering::Acquire) + ahead);
+                side.qp.post_send(&SendRequest::rdma_write(wr_id, &[], nowhere).signaled()).unwrap();
+            }
+        });
+        let mut room = [WorkCompletion::default(); 3];
+        let mut next = 0;
+        while next < ROUNDS {
+            let some = side.cq.wait(&mut room, Some(LIMIT)).unwrap();
+            assert!(!some.is_empty(), "nothing came after {next}");
+            for completion in some {
+                assert_eq!(completion.success().unwrap().wr_id(), next);
+                next += 1;
+            }
+            seen.store(next, Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn a_thread_waits_on_though_all_other_handles_are_dropped_meanwhile() {
+    for round in 0..5 {
+        let (a, b) = pair();
+        let Side { context, pd, cq, qp } = b;
+        let channel = cq.channel().unwrap().clone();
+        qp.post_receive(&ReceiveRequest::new(round, &[])).unwrap();
+        let (tell, told) = mpsc::channel();
+        let own = cq.clone();
+        let waiter = thread::spawn(move || {
+            tell.send(thread_number()).unwrap();
+            let mut room = [WorkCompletion::default(); 1];
+            let id = own.wait(&mut room, Some(LIMIT)).unwrap()[0].success().unwrap().wr_id();
+            // The last handle of the queue, and with it of its channel.
+            drop(own);
+            id
+        });
+        let number = told.recv().unwrap();
+        until("the waiter sleeps", || is_asleep(&number));
+        drop((channel, cq, pd, context));
+        a.qp.post_send(&SendRequest::send(7, &[]).signaled()).unwrap();
+        assert_eq!(waiter.join().unwrap(), round);
+        assert_eq!(a.completion().success().unwrap().wr_id(), 7);
+        drop(qp);
+    }
 }
 
 #[test]

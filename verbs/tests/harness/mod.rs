@@ -66,6 +66,13 @@ pub(crate) fn patiently(mut test: impl FnMut(Duration) -> bool) {
     assert!([300, 2000, 10_000, 30_000].map(Duration::from_millis).into_iter().any(&mut test));
 }
 
+/// Has the calling thread go on as a user who is nobody.
+pub(crate) fn be_nobody() {
+    // The system call is the thread's alone, unlike libc's function of the name.
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) }, 0);
+}
+
 /// Waits for something that another thread, or the system, is to do.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;

@@ -23,13 +23,6 @@ fn apart<T: Send + 'static>(what: i32, function: impl FnOnce() -> T + Send + 'st
     thread.join().unwrap()
 }
 
-/// Has the calling thread go on as a user who is nobody.
-fn be_nobody() {
-    // The system call is the thread's alone, unlike libc's function of the name.
-    // SAFETY: no memory is passed.
-    assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) }, 0);
-}
-
 /// Gives the calling thread a folder of nodes of its own, and does something to one of them.
 fn own_nodes(what: &str, node: &Path) {
     let copy = std::env::temp_dir().join("nodes");

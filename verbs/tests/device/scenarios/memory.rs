@@ -88,12 +88,23 @@ fn remote_rights_to_write_are_not_given_without_the_local_one_and_none_is_added(
 #[derive(Clone, Copy, Debug)]
 enum End {
     Region,
+    /// The memory is back in the program's hands.
+    Deregister,
     RegionThenQueuePair,
     QueuePairThenRegion,
+    /// The queue pair keeps the queue.
+    CompletionQueueThenRegion,
     Panic,
 }
 
-const ENDS: [End; 4] = [End::Region, End::RegionThenQueuePair, End::QueuePairThenRegion, End::Panic];
+const ENDS: [End; 6] = [
+    End::Region,
+    End::Deregister,
+    End::RegionThenQueuePair,
+    End::QueuePairThenRegion,
+    End::CompletionQueueThenRegion,
+    End::Panic,
+];
 
 /// Large enough that the allocator gives the memory back, and takes the same again.
 const LENGTH: usize = 1 << 20;
@@ -101,10 +112,23 @@ const LENGTH: usize = 1 << 20;
 /// Ends so, and takes memory of the size that was freed.
 fn end(how: End, side: Side, region: MemoryRegion<Vec<u8>>) -> (Option<Side>, Vec<Vec<u8>>) {
     let Side { qp, cq, pd, context } = side;
+    let mut others = Vec::new();
     let kept = match how {
         End::Region => {
             drop(region);
             Some(qp)
+        }
+        End::Deregister => {
+            let mut buffer = region.deregister().unwrap();
+            buffer.fill(0x5a);
+            others.push(buffer);
+            Some(qp)
+        }
+        End::CompletionQueueThenRegion => {
+            drop((cq, region));
+            let cq = qp.recv_cq().clone();
+            others.extend((0..4).map(|_| vec![0x5a; LENGTH]));
+            return (Some(Side { context, pd, cq, qp }), others);
         }
         End::RegionThenQueuePair => {
             drop((region, qp));
@@ -124,7 +148,7 @@ fn end(how: End, side: Side, region: MemoryRegion<Vec<u8>>) -> (Option<Side>, Ve
             Some(qp)
         }
     };
-    let others = (0..4).map(|_| vec![0x5a; LENGTH]).collect();
+    others.extend((0..4).map(|_| vec![0x5a; LENGTH]));
     (kept.map(|qp| Side { context, pd, cq, qp }), others)
 }
 

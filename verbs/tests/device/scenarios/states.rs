@@ -1,6 +1,6 @@
 //! Transitions that are refused, and some that are not though they look like it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use verbs::*;
 
