@@ -42,6 +42,7 @@ mod reregistration;
 mod shared_receive_queue;
 mod signaling;
 mod taken_over;
+mod valgrind;
 mod waiting;
 mod way_down;
 mod window_owner;
