@@ -16,7 +16,7 @@ enum Step {
     /// One with a list of its own.
     Push,
     Inline(usize),
-    /// An inline request with this many slices of a region for its bytes.
+    /// An inline request whose data is replaced by this many slices of a region; the last of them has more than would go inline.
     InlineWith(usize),
     /// An atomic operation with slices of these lengths, and this many bytes behind a word, whose list is copied or not.
     Atomic(Vec<usize>, u64, bool),
@@ -87,11 +87,9 @@ fn a_batch_is_posted_as_a_list_would_be() {
                     model.push((wr_id, length, length <= MOST));
                 }
                 Step::InlineWith(count) => {
-                    let count = count.min(slices.len());
-                    let length = (0..count).map(|index| 10 + index).sum();
-                    // The list that it was made with is not used.
-                    chain.push_with(SendRequest::send_inline(wr_id, &inline[79]).signaled(), &slices[..count]);
-                    model.push((wr_id, length, length <= MOST));
+                    let list = [&slices[..count.min(3)], if count > 3 { &own[..] } else { &[] }].concat();
+                    chain.push_with(SendRequest::send_inline(wr_id, &inline[79]).signaled(), &list);
+                    model.push((wr_id, list.iter().map(|slice| slice.len() as usize).sum(), true));
                 }
                 Step::Atomic(lengths, askew, copied) => {
                     let list = &words[&lengths];
