@@ -201,13 +201,14 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
         match a {
             Some(a) => {
                 let status = failure(&a.completion());
-                // Linux 6.12 reports local faults as flushed, now and then.
                 let known = [
                     Status::LOCAL_PROTECTION_ERROR,
                     Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR,
+                    // Linux 6.12, if the request is made again just while the wire is mended: a packet that cannot be sent is a fault.
                     Status::WORK_REQUEST_FLUSHED,
                 ];
-                assert!(known.contains(&status), "{how:?}: {status}");
+                let count = if kernel() == (6, 1) { 2 } else { 3 };
+                assert!(known[..count].contains(&status), "{how:?}: {status}");
             }
             // Long enough for what would come again.
             None => std::thread::sleep(std::time::Duration::from_millis(300)),
