@@ -276,7 +276,7 @@ fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_ca
         assert_eq!(sent[0].status(), Status::RETRY_COUNTER_EXCEEDED, "{sent:?}");
         assert!(are_flushed(&sent[1..]), "{sent:?}");
     }
-    a.until_in_error();
+    becomes(&a.qp, QueuePairState::ERROR);
     // The peer has noticed nothing; what it had posted is lost with the reset.
     assert_eq!(b.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
     mend();

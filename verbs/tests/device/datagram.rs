@@ -232,7 +232,7 @@ fn a_receive_that_is_too_small_for_header_and_payload_takes_nothing() {
             let length = WorkCompletionStatus::LOCAL_LENGTH_ERROR;
             let known = [length, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR];
             assert!(known.contains(&error.status), "{error}");
-            b.side.until_in_error();
+            becomes(&b.side.qp, QueuePairState::ERROR);
         }
     }
     assert!(b.silent().is_empty());

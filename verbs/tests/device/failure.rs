@@ -107,7 +107,7 @@ fn what_the_peers_region_does_not_grant_is_a_remote_access_error() {
         // It was not signaled, and completes all the same.
         let completion = a.completion();
         assert_eq!((completion.wr_id(), failure(&completion)), (1, Status::REMOTE_ACCESS_ERROR), "case {index}");
-        a.until_in_error();
+        becomes(&a.qp, QueuePairState::ERROR);
     }
 }
 

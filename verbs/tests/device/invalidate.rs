@@ -112,7 +112,7 @@ fn a_key_that_cannot_be_invalidated_fails_the_peers_receive() {
     let known = [WorkCompletionStatus::REMOTE_INVALID_REQUEST, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR];
     assert!(known.contains(&error.status), "{error}");
     assert_eq!(error.wr_id, 1);
-    a.until_in_error();
+    becomes(&a.qp, QueuePairState::ERROR);
 }
 
 #[test]
@@ -124,5 +124,5 @@ fn a_key_that_cannot_be_invalidated_here_fails_the_request() {
     let known = [WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR, WorkCompletionStatus::WORK_REQUEST_FLUSHED];
     assert!(known[..if kernel() == (6, 1) { 1 } else { 2 }].contains(&error.status), "{error}");
     assert_eq!(error.wr_id, 3);
-    a.until_in_error();
+    becomes(&a.qp, QueuePairState::ERROR);
 }

@@ -129,7 +129,7 @@ fn a_message_that_is_larger_than_its_receive_does_not_concern_the_sender() {
             let length = WorkCompletionStatus::LOCAL_LENGTH_ERROR;
             let known = [length, WorkCompletionStatus::LOCAL_QUEUE_PAIR_OPERATION_ERROR];
             assert!(known.contains(&error.status), "{error}");
-            b.until_in_error();
+            becomes(&b.qp, QueuePairState::ERROR);
         }
     }
     assert_eq!(a.qp.state().unwrap(), QueuePairState::READY_TO_SEND);

@@ -125,11 +125,6 @@ impl<T: Transport> Side<T> {
         self.pd.register(vec![0; length], access).unwrap()
     }
 
-    /// Waits until the queue pair is in ERROR, to which it may come a moment after its request has failed.
-    pub(crate) fn until_in_error(&self) {
-        until("the queue pair is in ERROR", || self.qp.state().unwrap() == QueuePairState::ERROR);
-    }
-
     /// The next `count` completions.
     pub(crate) fn completions(&self, count: usize) -> Vec<WorkCompletion> {
         completions(&self.cq, count)
@@ -182,7 +177,7 @@ pub(crate) fn connect<T: Connected>(a: &Side<T>, b: &Side<T>, options: &ConnectO
 /// Waits until a queue pair is in a state. A failure has a completion first, and then the queue pair changes, on some kernels.
 #[track_caller]
 pub(crate) fn becomes<T: Transport>(qp: &QueuePair<T>, state: QueuePairState) {
-    let deadline = Instant::now() + 3 * LIMIT;
+    let deadline = Instant::now() + LIMIT;
     loop {
         let now = qp.state().unwrap();
         if now == state {

@@ -115,7 +115,7 @@ fn memory_of_the_peer_that_an_operation_may_not_use_is_a_remote_access_error_of_
             let at_peer = failure(&ends.b.completion());
             assert!(told.contains(&at_peer), "{what}: {at_peer}");
             for side in [&ends.a, &ends.b] {
-                side.until_in_error();
+                becomes(&side.qp, QueuePairState::ERROR);
             }
             ends.assert_untouched(&what);
             assert_eq!(foreign.to_vec(..).unwrap(), BEFORE, "{what}");
@@ -170,7 +170,7 @@ fn memory_of_ones_own_that_an_operation_may_not_use_fails_the_sender_alone() {
             assert!(at_sender(operation.name, fault).contains(&error.status), "{what}: {error}");
             let words = ["look at the local buffers of the request", "by a fault in a local buffer"];
             assert!(words.iter().any(|words| error.to_string().contains(words)), "{what}: {error}");
-            ends.a.until_in_error();
+            becomes(&ends.a.qp, QueuePairState::ERROR);
             // The peer does not learn of it, and goes on.
             assert_eq!(ends.b.qp.state().unwrap(), QueuePairState::READY_TO_SEND, "{what}");
             assert!(ends.b.cq.poll(&mut [WorkCompletion::default()]).unwrap().is_empty(), "{what}");
@@ -216,7 +216,7 @@ fn memory_that_a_receive_may_not_use_fails_both_ends_and_stays_as_it_was() {
             assert_eq!((ids(&received), statuses(&received)[1]), (vec![2, 3], Status::WORK_REQUEST_FLUSHED), "{what}");
             assert_eq!(failure(&a.completion()), Status::REMOTE_OPERATION_ERROR, "{what}");
             for side in [&a, &b] {
-                side.until_in_error();
+                becomes(&side.qp, QueuePairState::ERROR);
             }
             assert_eq!(target.to_vec(..).unwrap(), [0; 8 * WORDS], "{what}");
             assert_eq!(foreign.to_vec(..).unwrap(), [0; 8], "{what}");

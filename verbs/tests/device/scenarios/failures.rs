@@ -51,7 +51,7 @@ fn an_error_completes_each_request_at_both_ends_though_none_was_signaled() {
     let received = b.completions(2);
     assert_eq!((ids(&received), statuses(&received)), (vec![1, 2], vec![flushed, flushed]));
     for side in [&a, &b] {
-        side.until_in_error();
+        becomes(&side.qp, QueuePairState::ERROR);
     }
     // What is posted now is taken, and flushed in its order.
     for id in 6..9 {
@@ -97,7 +97,7 @@ fn a_receive_that_cannot_take_the_message_fails_both_ends_and_the_next_one_is_fl
             "case {case}: {sent}"
         );
         for side in [&a, &b] {
-            side.until_in_error();
+            becomes(&side.qp, QueuePairState::ERROR);
         }
         assert_eq!(read_only.to_vec(..).unwrap(), [0; 2000]);
     }
