@@ -37,6 +37,9 @@ struct Slot {
 /// is; once the program is done with that, [`release`](Self::release) has it posted again at the next refill. Nothing is allocated on
 /// the way.
 ///
+/// Identifiers tell the completions of these slots from others. Where several sets of slots, or one after another, use a completion queue,
+/// give each identifiers of its own: what was flushed from a queue pair that is gone may still be polled.
+///
 /// # Examples
 ///
 /// ```no_run

@@ -25,7 +25,8 @@ const SIGNALED: u32 = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
 /// before it* are done. [`signaled`](SendRequest::signaled) on a request has no effect; [`signal_next`](Self::signal_next) has.
 ///
 /// All sends of the queue pair have to be posted through its counter. The identifiers tell their completions from those of receives, so
-/// choose the first one far from those.
+/// choose the first one far from those. They also tell them from those of a queue pair that had the same number before and is gone, which
+/// may still be in the completion queue: begin where that one's counter ended, at its [`next_wr_id`](Self::next_wr_id).
 ///
 /// # Examples
 ///

@@ -42,8 +42,8 @@ fn ends(contexts: [Context; 2], change: impl FnOnce(&mut ConnectOptions)) -> [Si
     sides
 }
 
-/// Sends messages, and looks at each byte of what arrives.
-fn stream(a: &Side, b: &Side, messages: usize) {
+/// Sends messages, and looks at each byte of what arrives. An error is that of a request that failed.
+fn stream(a: &Side, b: &Side, messages: usize) -> Result<(), CompletionError> {
     let bytes = noise(LENGTH + PLACES);
     let mut source = a.region(bytes.len(), RW);
     source.write_at(0, &bytes).unwrap();
@@ -65,12 +65,12 @@ fn stream(a: &Side, b: &Side, messages: usize) {
             posted += 1;
         }
         for completion in a.cq.poll(&mut room).unwrap() {
-            assert_eq!(completion.success().unwrap().wr_id(), sent as u64);
+            assert_eq!(completion.success()?.wr_id(), sent as u64);
             sent += 1;
             last = Instant::now();
         }
         for completion in b.cq.poll(&mut room).unwrap() {
-            let success = completion.success().unwrap();
+            let success = completion.success()?;
             assert_eq!((success.wr_id(), success.imm_data()), (arrived as u64, Some(arrived as u32)));
             assert_eq!(success.byte_len(), Some(LENGTH as u32));
             let expected = &bytes[arrived % PLACES..arrived % PLACES + LENGTH];
@@ -87,10 +87,11 @@ fn stream(a: &Side, b: &Side, messages: usize) {
     b.qp.move_to_error().unwrap();
     let flushed = ids(&b.completions(SLOTS));
     assert_eq!(flushed, (messages..messages + SLOTS).map(|number| number as u64).collect::<Vec<_>>());
+    Ok(())
 }
 
 /// What would show if a request were carried out twice, or in part: atomics, and READs.
-fn fetch(a: &Side, b: &Side, rounds: u64) {
+fn fetch(a: &Side, b: &Side, rounds: u64) -> Result<(), CompletionError> {
     let access = RW | AccessFlags::REMOTE_ATOMIC;
     let mut target = b.region(LENGTH, access);
     target.write_at(8, &noise(LENGTH - 8)).unwrap();
@@ -98,17 +99,25 @@ fn fetch(a: &Side, b: &Side, rounds: u64) {
     for round in 0..rounds {
         let (slices, remote) = ([before.slice(..).unwrap()], target.remote_slice(..8).unwrap());
         a.qp.post_send(&SendRequest::fetch_and_add(1, &slices, remote, 1).signaled()).unwrap();
-        a.completion().success().unwrap();
+        a.completion().success()?;
         assert_eq!(before.to_vec(..).unwrap(), round.to_ne_bytes());
         let range = 8 + 8 * round as usize..LENGTH - 800 + 8 * round as usize;
         let remote = target.remote_slice(range.clone()).unwrap();
         let slices = [read.slice(..range.len()).unwrap()];
         a.qp.post_send(&SendRequest::rdma_read(2, &slices, remote).signaled()).unwrap();
-        a.completion().success().unwrap();
+        a.completion().success()?;
         assert!(read.to_vec(..range.len()).unwrap() == target.to_vec(range).unwrap(), "READ {round} differs");
     }
     assert_eq!(target.to_vec(..8).unwrap(), rounds.to_ne_bytes());
+    Ok(())
 }
+
+/// What rxe fails a message with, now and then, at the sender and at the receiver, though it has as many bytes as its receive: a packet
+/// that was sent again has come where another was awaited. It is told, so that nothing is lost unseen; once in some 100 MiB at 5 % loss.
+const FAULTS_OF_RXE: [Status; 2] = [Status::REMOTE_OPERATION_ERROR, Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR];
+
+/// How many MiB each of the tests moves, instead of as much as is done soon.
+const AMOUNT: &str = "RDMA_TEST_MIB";
 
 /// Moves this much while the wire is disturbed.
 fn survives(how: &str, bytes: usize, rounds: u64) {
@@ -117,25 +126,36 @@ fn survives(how: &str, bytes: usize, rounds: u64) {
 }
 
 fn survives_with(how: &str, bytes: usize, rounds: u64, timeout_code: u8) {
-    let [a, b] =
-        ends([open(), open_peer()], |options| options.ack_timeout = AckTimeout::from_code(timeout_code).unwrap());
-    let disturbance = (!how.is_empty()).then(|| Disturbance::of_both_ends(how));
-    let start = Instant::now();
-    fetch(&a, &b, rounds);
-    let fetched = start.elapsed();
-    stream(&a, &b, bytes / LENGTH);
-    println!("{how}: {rounds} atomics and READs in {fetched:?}, {bytes} bytes until {:?}", start.elapsed());
-    drop(disturbance);
+    let bytes = std::env::var(AMOUNT).map_or(bytes, |mib| mib.parse::<usize>().unwrap() * MIB);
+    let attempt = || {
+        let [a, b] =
+            ends([open(), open_peer()], |options| options.ack_timeout = AckTimeout::from_code(timeout_code).unwrap());
+        let _disturbance = (!how.is_empty()).then(|| Disturbance::of_both_ends(how));
+        let start = Instant::now();
+        fetch(&a, &b, rounds)?;
+        let fetched = start.elapsed();
+        stream(&a, &b, bytes / LENGTH)?;
+        println!("{how}: {rounds} atomics and READs in {fetched:?}, {bytes} bytes until {:?}", start.elapsed());
+        Ok::<_, CompletionError>(())
+    };
+    for _ in 0..4 {
+        match attempt() {
+            Ok(()) => return,
+            Err(error) if !how.is_empty() && FAULTS_OF_RXE.contains(&error.status) => println!("{how}: {error}"),
+            Err(error) => panic!("{how}: {error}"),
+        }
+    }
+    attempt().unwrap();
 }
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_on_a_wire_that_loses_nothing() {
-    survives("", 50 * MIB, 20);
+    survives("", 100 * MIB, 20);
 }
 
 #[test]
 fn rc_delivers_each_byte_in_order_and_once_if_1_of_100_packets_is_lost() {
-    survives("loss 1%", 50 * MIB, 20);
+    survives("loss 1%", 100 * MIB, 20);
 }
 
 #[test]
@@ -200,24 +220,36 @@ fn begin_again(a: &Side, b: &Side) {
     check(a, b);
 }
 
-/// rxe of Linux 6.12 takes a link without a carrier for a fault of its own, and flushes at once what is to be sent, with no cause told.
-fn is_flushed_at_once(sent: &[WorkCompletion]) -> bool {
+fn are_flushed(sent: &[WorkCompletion]) -> bool {
     sent.iter().all(|completion| completion.status() == Status::WORK_REQUEST_FLUSHED)
 }
 
+/// rxe of Linux 6.12 takes a link without a carrier for a fault of its own, and flushes at once what is to be sent, with no cause told;
+/// that of 6.1 does not.
+fn is_flushed_at_once(sent: &[WorkCompletion]) -> bool {
+    kernel() > (6, 1) && are_flushed(sent)
+}
+
 /// What is under way while the wire is cut arrives when it is whole again soon.
-fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
-    // 6 retries, 2.1 s apart.
-    let [a, b] = brittle(wire, 19, 6);
-    check(&a, &b);
-    let start = Instant::now();
-    cut();
-    post(&a, &b, 0..8);
-    thread::sleep(Duration::from_millis(100));
-    assert!(b.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty(), "the wire is not cut");
-    mend();
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?} is so long that the test says nothing", start.elapsed());
-    let sent = a.completions(8);
+fn goes_on(wire: &Wire, cut: impl Fn(), mend: impl Fn(), without_carrier: bool) {
+    let attempt = || {
+        // 6 retries, 2.1 s apart.
+        let [a, b] = brittle(wire, 19, 6);
+        check(&a, &b);
+        let start = Instant::now();
+        cut();
+        post(&a, &b, 0..8);
+        thread::sleep(Duration::from_millis(100));
+        assert!(b.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty(), "the wire is not cut");
+        mend();
+        // Where the programs that cut and mend took longer than the retries, nothing is said.
+        let is_soon = start.elapsed() < Duration::from_secs(12);
+        let sent = a.completions(8);
+        // Nor where a request was made again just while the wire was mended: a packet that cannot be sent is a fault, too.
+        let is_unlucky = !without_carrier && is_flushed_at_once(&sent);
+        (is_soon && !is_unlucky).then_some((a, b, sent))
+    };
+    let (a, b, sent) = (0..5).find_map(|_| attempt()).expect("a machine that cuts and mends a wire in 12 s");
     assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
     if without_carrier && is_flushed_at_once(&sent) {
         return begin_again(&a, &b);
@@ -233,7 +265,8 @@ fn goes_on(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier
 
 /// What is under way while the wire is cut for long fails, and the program begins again.
 fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_carrier: bool) {
-    let [a, b] = brittle(wire, 12, 4);
+    // 4 retries, 268 ms apart: what a busy machine is late is no fault of the wire as long as it is whole.
+    let [a, b] = brittle(wire, 16, 4);
     check(&a, &b);
     cut();
     post(&a, &b, 0..8);
@@ -241,7 +274,7 @@ fn begins_again(wire: &Wire, cut: impl FnOnce(), mend: impl FnOnce(), without_ca
     assert_eq!(ids(&sent), (0..8).collect::<Vec<_>>());
     if !(without_carrier && is_flushed_at_once(&sent)) {
         assert_eq!(sent[0].status(), Status::RETRY_COUNTER_EXCEEDED, "{sent:?}");
-        assert!(is_flushed_at_once(&sent[1..]), "{sent:?}");
+        assert!(are_flushed(&sent[1..]), "{sent:?}");
     }
     becomes(&a.qp, QueuePairState::ERROR);
     // The peer has noticed nothing; what it had posted is lost with the reset.

@@ -22,6 +22,9 @@ pub enum Notify {
     /// The next completion.
     Any,
     /// The next completion of a receive whose message was sent as solicited, or of a request that failed.
+    ///
+    /// Not every device tells of all that fail: rxe of Linux 6.12 does not tell of receives that are flushed. A program that sleeps until
+    /// a solicited message comes does well to look now and then whether the queue pair is in ERROR.
     Solicited,
 }
 

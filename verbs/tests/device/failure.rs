@@ -42,21 +42,31 @@ fn a_full_receive_queue_tells_how_many_requests_it_took() {
 #[test]
 fn an_invalid_request_in_mid_chain_is_found_and_those_before_it_are_carried_out() {
     let (a, b) = pair();
-    let source = a.region(64, RW);
-    let (one, many) = ([source.slice(..).unwrap()], [source.slice(..1).unwrap(); 40]);
-    let target = b.region(64, RW);
-    let remote = target.remote_slice(..).unwrap();
+    // Each request has bytes of its own, and a place of its own at the peer.
+    let mut source = a.region(4 * 16, RW);
+    for index in 0..4 {
+        source.write_at(16 * index, &[0xa0 + index as u8; 16]).unwrap();
+    }
+    let place = |index: usize| 16 * index..16 * (index + 1);
+    let slices = [0, 1, 2, 3].map(|index| [source.slice(place(index)).unwrap()]);
+    let many = [source.slice(16..17).unwrap(); 40];
+    let target = b.region(4 * 16, RW);
+    let remote = |index| target.remote_slice(place(index)).unwrap();
     let mut chain = [
-        SendRequest::rdma_write(0, &one, remote).signaled(),
-        SendRequest::rdma_write(1, &many, remote).signaled(),
-        SendRequest::rdma_write(2, &one, remote).signaled(),
+        SendRequest::rdma_write(0, &slices[0], remote(0)).signaled(),
+        SendRequest::rdma_write(1, &many, remote(1)).signaled(),
+        SendRequest::rdma_write(2, &slices[2], remote(2)).signaled(),
     ];
     let error = a.qp.post_send_chain(&mut chain).unwrap_err();
     assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, Some(1)));
     let done = a.completion();
     assert_eq!(done.success().unwrap().wr_id(), 0);
-    a.qp.post_send(&SendRequest::rdma_write(3, &one, remote).signaled()).unwrap();
+    a.qp.post_send(&SendRequest::rdma_write(3, &slices[3], remote(3)).signaled()).unwrap();
     assert_eq!(a.completion().success().unwrap().wr_id(), 3);
+    // The last one came after whatever else was sent: the refused one was not, nor the one behind it.
+    let expected = [[0xa0; 16], [0; 16], [0; 16], [0xa3; 16]].concat();
+    assert_eq!(target.to_vec(..).unwrap(), expected);
+    assert!(a.cq.poll(&mut [WorkCompletion::default(); 1]).unwrap().is_empty());
 }
 
 #[test]

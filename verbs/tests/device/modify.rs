@@ -163,7 +163,12 @@ fn a_drained_send_queue_keeps_what_is_posted_until_it_is_resumed() {
     let slices = [source.slice(..).unwrap()];
     a.qp.post_send(&SendRequest::rdma_write(1, &slices, remote).signaled()).unwrap();
     a.completion().success().unwrap();
-    a.qp.drain().unwrap();
+    assert_eq!(a.context.try_async_event().unwrap(), None);
+    a.qp.modify(&Modification::to(State::SEND_QUEUE_DRAIN).notify_drained(true)).unwrap();
+    let event = a.context.async_event(Some(LIMIT)).unwrap().expect("an event once the queue is drained");
+    assert_eq!(event.event_type(), AsyncEventType::SEND_QUEUE_DRAINED, "{event}");
+    assert_eq!(event.source(), AsyncEventSource::QueuePair { qp_num: a.qp.qp_num(), id: Some(a.qp.id()) });
+    assert!(event.is_for(&a.qp) && !event.is_for(&b.qp));
     let deadline = Instant::now() + LIMIT;
     while a.qp.query().unwrap().is_draining() {
         assert!(Instant::now() < deadline, "the queue is not drained");

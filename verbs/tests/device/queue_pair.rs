@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use verbs::*;
 
@@ -112,7 +112,7 @@ fn an_address_at_which_nobody_answers_is_named_with_the_local_gid() {
     remote.gid = Some("192.0.2.77".parse().unwrap());
     let start = Instant::now();
     let error = side.qp.connect(&local, &remote, &options()).unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     assert_eq!(error.raw_os_error(), Some(libc::ETIMEDOUT), "{error}");
     let entry = local.gid.unwrap();
     let expected = format!(

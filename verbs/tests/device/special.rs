@@ -91,6 +91,25 @@ fn what_rxe_does_not_have_is_unsupported() {
     assert!(!has(side.context.create_esp_action(&esp), "ibv_create_flow_action_esp"));
     let qp = RawPacketQueuePair::new(&side.pd, &side.cq, &side.cq, QueuePairCapabilities::default());
     assert!(!has(qp, "ibv_create_qp"));
+    // What would lead packets is not there either, though neither a raw packet queue pair nor a work queue can be made that would have it.
+    let error = side.context.create_indirection_table(&[]).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    let ud = QueuePair::<Ud>::builder(&side.pd, &side.cq, &side.cq).build().unwrap();
+    // SAFETY: all zeroes are valid structures; they and the array outlive the calls, and no provider that has no such objects looks at
+    // the queue that is not there.
+    unsafe {
+        let mut queues = [std::ptr::null_mut(); 1];
+        let mut table: ffi::ibv_rwq_ind_table_init_attr = std::mem::zeroed();
+        table.ind_tbl = queues.as_mut_ptr();
+        *libc::__errno_location() = 0;
+        assert!(ffi::ibv_create_rwq_ind_table(side.context.as_raw(), &mut table).is_null());
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EOPNOTSUPP));
+        let mut flow: ffi::ibv_flow_attr = std::mem::zeroed();
+        (flow.size, flow.port) = (size_of::<ffi::ibv_flow_attr>() as u16, 1);
+        *libc::__errno_location() = 0;
+        assert!(ffi::ibv_create_flow(ud.as_raw(), &mut flow).is_null());
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EOPNOTSUPP));
+    }
     let attributes = side.context.extended_device_attributes().unwrap();
     assert_eq!(attributes.receive_side_scaling(), ReceiveSideScaling::default());
     assert_eq!(attributes.segmentation_offload(), SegmentationOffload::default());

@@ -5,5 +5,6 @@
 mod harness;
 
 mod handles;
+mod lanes;
 mod orders;
 mod threads;

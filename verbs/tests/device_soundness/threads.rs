@@ -33,18 +33,18 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Sum {
+pub(crate) struct Sum {
     count: AtomicU64,
     identifiers: AtomicU64,
 }
 
 impl Sum {
-    fn add(&self, wr_id: u64) {
+    pub(crate) fn add(&self, wr_id: u64) {
         self.count.fetch_add(1, Relaxed);
         self.identifiers.fetch_add(wr_id, Relaxed);
     }
 
-    fn get(&self) -> (u64, u64) {
+    pub(crate) fn get(&self) -> (u64, u64) {
         (self.count.load(Relaxed), self.identifiers.load(Relaxed))
     }
 }

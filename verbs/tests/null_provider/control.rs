@@ -264,7 +264,10 @@ pub(super) unsafe extern "C" fn ibv_create_qp(
     qp.send_cq = send_cq;
     qp.recv_cq = recv_cq;
     qp.qp_num = match state.data_path {
-        DataPath::Checked => state.number(),
+        DataPath::Checked => match state.number_again.take() {
+            Some(number) => number,
+            None => state.number(),
+        },
         // What its completions say.
         DataPath::Plain(_) => plain::QP_NUM,
     };

@@ -151,6 +151,11 @@ impl NullProvider {
         self.shared.lock().starts
     }
 
+    /// The next queue pair that is made has this number, as devices give a number again once its queue pair is gone.
+    pub(crate) fn give_number(&self, qp_num: u32) {
+        self.shared.lock().number_again = Some(qp_num);
+    }
+
     /// The next poll returns `count` and takes nothing off the queue; called again, the one after it.
     pub(crate) fn poll_returns(&self, count: i32) {
         self.shared.lock().poll_returns.push_back(count);

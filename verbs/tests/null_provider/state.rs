@@ -187,6 +187,8 @@ pub(super) struct State {
     pub(super) imports: Imports,
     pub(super) rate_limits: Vec<(u32, u32, u16)>,
     pub(super) lies: Lies,
+    /// The number of the next queue pair, which another one had before.
+    pub(super) number_again: Option<u32>,
     last_number: u32,
 }
 

@@ -8,6 +8,7 @@ mod null_provider;
 
 mod batches;
 mod modify;
+mod places;
 mod ranges;
 mod slots;
 mod text;

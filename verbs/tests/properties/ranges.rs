@@ -7,10 +7,10 @@ use verbs::*;
 
 use crate::{Bench, for_all};
 
-type Range = (Bound<usize>, Bound<usize>);
+pub(crate) type Range = (Bound<usize>, Bound<usize>);
 
 /// Where a range begins and ends, if it lies in `length` bytes.
-fn model(range: Range, length: u128) -> Option<(u128, u128)> {
+pub(crate) fn model(range: Range, length: u128) -> Option<(u128, u128)> {
     let start = match range.0 {
         Bound::Included(start) => start as u128,
         Bound::Excluded(start) => start as u128 + 1,
@@ -25,18 +25,18 @@ fn model(range: Range, length: u128) -> Option<(u128, u128)> {
 }
 
 /// Numbers about a length, and the largest.
-fn numbers(length: usize) -> impl Strategy<Value = usize> + Clone {
+pub(crate) fn numbers(length: usize) -> impl Strategy<Value = usize> + Clone {
     prop_oneof![4 => 0..=length + 2, 1 => any::<usize>(), 1 => usize::MAX - 2..=usize::MAX]
 }
 
-fn ranges(length: usize) -> impl Strategy<Value = Range> + Clone {
+pub(crate) fn ranges(length: usize) -> impl Strategy<Value = Range> + Clone {
     let bounds = numbers(length).prop_flat_map(|number| {
         prop_oneof![Just(Bound::Included(number)), Just(Bound::Excluded(number)), Just(Bound::Unbounded)]
     });
     (bounds.clone(), bounds)
 }
 
-const LENGTH: usize = 300;
+pub(crate) const LENGTH: usize = 300;
 
 /// The address and the length of an entry.
 fn place(slice: &LocalSlice<'_>) -> (u128, u128) {

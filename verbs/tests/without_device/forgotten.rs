@@ -1,5 +1,6 @@
 //! What a program forgets is leaked, and nothing more: what is left is used and destroyed as before, and nothing waits for it.
 
+use std::any::Any;
 use std::mem::{ManuallyDrop, forget};
 use std::sync::mpsc;
 use std::thread;
@@ -32,6 +33,7 @@ fn a_handle_that_is_forgotten_leaks_what_it_holds_and_nothing_else() {
             let (mut handles, provider) = handles_of(NullProvider::new());
             let (name, forgotten) = handles.remove(index);
             forget(forgotten);
+            let handles = use_elsewhere(handles);
             // From the first one made to the last, and on another thread than they were made on.
             thread::spawn(move || drop(handles)).join().unwrap();
             provider.assert_no_violation();
@@ -45,6 +47,51 @@ fn a_handle_that_is_forgotten_leaks_what_it_holds_and_nothing_else() {
             provider.forget_what_is_left();
         });
     }
+}
+
+/// Uses what is left on other threads than it was made on: one waits for what another posts.
+fn use_elsewhere(handles: Vec<Handle>) -> Vec<Handle> {
+    fn find<'a, T: Any>(handles: &'a [Handle], wanted: &str) -> Option<&'a T> {
+        let (_, handle) = handles.iter().find(|(name, _)| *name == wanted)?;
+        Some(handle.downcast_ref().expect("the name says what it is"))
+    }
+    let cq = find::<CompletionQueue>(&handles, "completion queue").cloned();
+    let (tell, told) = mpsc::channel();
+    let poster = thread::spawn(move || {
+        // One of them at most is not there.
+        let pairs = ["queue pair", "queue pair with an atomic write under way"];
+        for (id, name) in (1000..).zip(pairs) {
+            if let Some(qp) = find::<QueuePair<Rc>>(&handles, name) {
+                qp.post_receive(&ReceiveRequest::new(id + 100, &[])).unwrap();
+                qp.post_send(&SendRequest::send(id, &[]).signaled()).unwrap();
+                assert_eq!(qp.state().unwrap(), QueuePairState::READY_TO_SEND, "{name}");
+                tell.send(id).unwrap();
+            }
+        }
+        if let Some(pd) = find::<ProtectionDomain>(&handles, "domain") {
+            assert_eq!(pd.register(vec![0u8; 64], AccessFlags::empty()).unwrap().len(), 64);
+        }
+        if let Some(context) = find::<Context>(&handles, "context") {
+            assert_eq!(context.port(1).unwrap().state(), PortState::ACTIVE);
+            assert_eq!(context.try_async_event().unwrap(), None);
+        }
+        drop(tell);
+        handles
+    });
+    if let Some(cq) = cq {
+        let waiter = thread::spawn(move || {
+            let (mut seen, mut room) = (Vec::new(), [WorkCompletion::default(); 8]);
+            for id in told {
+                while !seen.contains(&id) {
+                    let some = cq.wait(&mut room, Some(LONG)).unwrap();
+                    assert!(!some.is_empty(), "{id} has not completed; {seen:?} have");
+                    seen.extend(some.iter().map(WorkCompletion::wr_id));
+                }
+            }
+        });
+        waiter.join().unwrap();
+    }
+    poster.join().unwrap()
 }
 
 fn handles_of(provider: NullProvider) -> (Vec<Handle>, NullProvider) {

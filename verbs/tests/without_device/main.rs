@@ -42,6 +42,7 @@ mod reregistration;
 mod shared_receive_queue;
 mod signaling;
 mod taken_over;
+mod valgrind;
 mod waiting;
 mod way_down;
 mod window_owner;
@@ -110,7 +111,7 @@ fn take_event(provider: &NullProvider, cq: &CompletionQueue, post: impl FnOnce()
 }
 
 /// How long a test waits for what has to come.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The error numbers that a test tries: one that has advice, one that has none, one that means "unsupported".
 const ERRNOS: [i32; 4] = [libc::ENOMEM, libc::EINVAL, libc::EIO, libc::EOPNOTSUPP];

@@ -158,6 +158,53 @@ fn completions_of_others_are_not_counted() {
 }
 
 #[test]
+fn completions_of_a_queue_pair_that_is_gone_are_not_counted_for_the_next_one_of_that_number() {
+    let bench = bench(16);
+    let slots = |first| ReceiveSlots::new(bench.region.hold(..4 * 64).unwrap(), 64, first).unwrap();
+    let numbered = |qp_num| {
+        bench.provider.give_number(qp_num);
+        let qp = QueuePair::<Rc>::builder(&bench.pd, &bench.cq, &bench.cq).max_send_wr(16).build().unwrap();
+        connect(&qp);
+        assert_eq!(qp.qp_num(), qp_num);
+        qp
+    };
+    let old = numbered(0x77);
+    let (mut sends, mut receives) = (SelectiveSignaling::new(&old, 1, 0), slots(1 << 32));
+    sends.post_chain(&old, &mut [request(), request(), request()]).unwrap();
+    assert_eq!(receives.refill(&old).unwrap(), 4);
+    // An event, too, is of one queue pair and not of a number.
+    bench.provider.raise(&bench.context, AsyncEventType::QUEUE_PAIR_FATAL, old.as_raw() as usize);
+    let event = bench.context.try_async_event().unwrap().unwrap();
+    let old_id = old.id();
+    assert!(event.is_for(&old));
+    drop(old);
+    // Seven completions wait when it goes. The next one goes on counting.
+    let next = numbered(0x77);
+    let mut next_sends = SelectiveSignaling::new(&next, 1, sends.next_wr_id());
+    let mut next_receives = slots((1 << 32) + 4);
+    next_sends.post_chain(&next, &mut [request(), request()]).unwrap();
+    assert_eq!(next_receives.refill(&next).unwrap(), 4);
+    let mut room = [WorkCompletion::default(); 64];
+    let completions = bench.cq.poll(&mut room).unwrap();
+    assert_eq!(completions.len(), 3 + 4 + 2 + 4);
+    let (gone, own) = completions.split_at(7);
+    for completion in gone {
+        assert_eq!(completion.qp_num(), 0x77);
+        assert_eq!((next_sends.retire(completion), next_receives.take(completion)), (0, None), "{completion:?}");
+    }
+    assert_eq!((next_sends.outstanding(), next_receives.waiting()), (2, 0));
+    // They are the old ones' still, each once.
+    assert_eq!(gone.iter().map(|completion| sends.retire(completion)).sum::<u32>(), 3);
+    assert_eq!(gone.iter().filter_map(|completion| receives.take(completion)).count(), 4);
+    assert_eq!(own.iter().map(|completion| next_sends.retire(completion)).sum::<u32>(), 2);
+    assert_eq!(own.iter().filter_map(|completion| next_receives.take(completion)).count(), 4);
+    assert_ne!(next.id(), old_id);
+    assert!(!event.is_for(&next));
+    let source = AsyncEventSource::QueuePair { qp_num: 0x77, id: Some(old_id) };
+    assert_eq!(event.source(), source);
+}
+
+#[test]
 fn after_a_reset_nothing_is_outstanding() {
     let bench = bench(4);
     let mut sends = SelectiveSignaling::new(&bench.qp, 2, 0);

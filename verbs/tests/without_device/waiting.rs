@@ -65,6 +65,32 @@ fn an_event_that_another_thread_took_wakes_the_queue_that_it_was_for() {
 }
 
 #[test]
+fn a_thread_waits_on_though_all_other_handles_are_dropped_meanwhile() {
+    for taken_first in [false, true] {
+        let Bench { qp, region, cq, pd, context, provider } = Bench::new();
+        let channel = cq.channel().unwrap().clone();
+        let own = cq.clone();
+        let waiter = std::thread::spawn(move || {
+            let mut room = [WorkCompletion::default(); 1];
+            let wr_id = own.wait(&mut room, Some(LONG)).unwrap()[0].wr_id();
+            // The queue pair may be gone by now, and this the last handle of the queue and its channel.
+            drop(own);
+            wr_id
+        });
+        drop((region, channel, cq, pd, context));
+        qp.post_send(&SendRequest::send(9, &[]).signaled()).unwrap();
+        if taken_first {
+            assert_eq!(waiter.join().unwrap(), 9);
+            drop(qp);
+        } else {
+            drop(qp);
+            assert_eq!(waiter.join().unwrap(), 9);
+        }
+        provider.assert_clean();
+    }
+}
+
+#[test]
 fn a_channel_that_fails_is_an_error_of_the_wait() {
     let bench = Bench::new();
     let mut room = [WorkCompletion::default(); 4];

@@ -94,6 +94,11 @@ impl Drop for Alarm {
 
 #[test]
 fn signals_neither_end_a_wait_nor_make_it_longer() {
+    // A wait that begins again at each signal would have no end.
+    in_time("waits that are interrupted", 2 * LIMIT, waits_are_interrupted);
+}
+
+fn waits_are_interrupted() {
     let (a, b) = pair();
     let alarm = Alarm::new();
     let waits: [&dyn Fn() -> bool; 2] = [
@@ -104,7 +109,7 @@ fn signals_neither_end_a_wait_nor_make_it_longer() {
         let start = Instant::now();
         assert!(nothing_came());
         let elapsed = start.elapsed();
-        assert!(elapsed >= Duration::from_millis(300) && elapsed < Duration::from_millis(1500), "{elapsed:?}");
+        assert!(elapsed >= Duration::from_millis(300) && elapsed < LIMIT, "{elapsed:?}");
     }
     // Nor do they cost a completion.
     for _ in 0..20 {
@@ -131,7 +136,6 @@ fn completions_of_a_queue_pair_that_is_gone_are_not_taken_for_those_of_the_next_
         qp.connect(&local, &local.endpoint, &options()).unwrap();
         qp
     };
-    let mut seen = std::collections::HashSet::new();
     for round in 0..50u64 {
         let qp = connected();
         let (number, first) = (qp.qp_num(), 1000 * round);
@@ -165,9 +169,8 @@ fn completions_of_a_queue_pair_that_is_gone_are_not_taken_for_those_of_the_next_
             assert_eq!(completion.qp_num(), number);
         }
         assert_eq!(counter.outstanding(), 1);
-        seen.insert(number);
         drop(next);
         while !cq.poll(&mut room).unwrap().is_empty() {}
     }
-    assert!(!seen.is_empty());
+    // A number that is given twice is tested on the null provider: this device takes long to do so.
 }

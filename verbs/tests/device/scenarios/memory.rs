@@ -62,8 +62,12 @@ fn a_file_that_is_mapped_read_only_is_registered_or_refused_as_unwritable() {
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let mapped = map(libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd());
     // Linux 6.1 always wants to write to shared memory; 6.12 does not.
-    if let Err(error) = pd.register(range(mapped, PAGE), AccessFlags::empty()) {
-        assert_eq!(error.error.raw_os_error(), Some(libc::EFAULT), "{}", error.error);
+    match pd.register(range(mapped, PAGE), AccessFlags::empty()) {
+        Ok(_) => assert!(kernel() > (6, 1)),
+        Err(error) => {
+            assert!(kernel() < LATER, "{}", error.error);
+            assert_eq!(error.error.raw_os_error(), Some(libc::EFAULT), "{}", error.error);
+        }
     }
 }
 
@@ -88,12 +92,23 @@ fn remote_rights_to_write_are_not_given_without_the_local_one_and_none_is_added(
 #[derive(Clone, Copy, Debug)]
 enum End {
     Region,
+    /// The memory is back in the program's hands.
+    Deregister,
     RegionThenQueuePair,
     QueuePairThenRegion,
+    /// The queue pair keeps the queue.
+    CompletionQueueThenRegion,
     Panic,
 }
 
-const ENDS: [End; 4] = [End::Region, End::RegionThenQueuePair, End::QueuePairThenRegion, End::Panic];
+const ENDS: [End; 6] = [
+    End::Region,
+    End::Deregister,
+    End::RegionThenQueuePair,
+    End::QueuePairThenRegion,
+    End::CompletionQueueThenRegion,
+    End::Panic,
+];
 
 /// Large enough that the allocator gives the memory back, and takes the same again.
 const LENGTH: usize = 1 << 20;
@@ -101,10 +116,23 @@ const LENGTH: usize = 1 << 20;
 /// Ends so, and takes memory of the size that was freed.
 fn end(how: End, side: Side, region: MemoryRegion<Vec<u8>>) -> (Option<Side>, Vec<Vec<u8>>) {
     let Side { qp, cq, pd, context } = side;
+    let mut others = Vec::new();
     let kept = match how {
         End::Region => {
             drop(region);
             Some(qp)
+        }
+        End::Deregister => {
+            let mut buffer = region.deregister().unwrap();
+            buffer.fill(0x5a);
+            others.push(buffer);
+            Some(qp)
+        }
+        End::CompletionQueueThenRegion => {
+            drop((cq, region));
+            let cq = qp.recv_cq().clone();
+            others.extend((0..4).map(|_| vec![0x5a; LENGTH]));
+            return (Some(Side { context, pd, cq, qp }), others);
         }
         End::RegionThenQueuePair => {
             drop((region, qp));
@@ -124,7 +152,7 @@ fn end(how: End, side: Side, region: MemoryRegion<Vec<u8>>) -> (Option<Side>, Ve
             Some(qp)
         }
     };
-    let others = (0..4).map(|_| vec![0x5a; LENGTH]).collect();
+    others.extend((0..4).map(|_| vec![0x5a; LENGTH]));
     (kept.map(|qp| Side { context, pd, cq, qp }), others)
 }
 
@@ -135,11 +163,12 @@ fn are_untouched(others: &[Vec<u8>]) -> bool {
 #[test]
 fn a_late_message_does_not_reach_memory_that_was_let_go_of_under_its_receive() {
     for how in ENDS {
-        let (a, b) = {
-            let mut options = options();
+        let mut options = options();
+        // A peer that is gone is given up soon; one that is there may take its time.
+        if matches!(how, End::RegionThenQueuePair | End::QueuePairThenRegion) {
             (options.retry_count, options.ack_timeout) = (2, AckTimeout::from_code(12).unwrap());
-            pair_with(&options)
-        };
+        }
+        let (a, b) = pair_with(&options);
         let target = b.region(LENGTH, RW);
         b.qp.post_receive(&ReceiveRequest::new(1, &[target.slice(..).unwrap()])).unwrap();
         let (b, others) = end(how, b, target);
@@ -172,13 +201,14 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
         match a {
             Some(a) => {
                 let status = failure(&a.completion());
-                // Linux 6.12 reports local faults as flushed, now and then.
                 let known = [
                     Status::LOCAL_PROTECTION_ERROR,
                     Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR,
+                    // Linux 6.12, if the request is made again just while the wire is mended: a packet that cannot be sent is a fault.
                     Status::WORK_REQUEST_FLUSHED,
                 ];
-                assert!(known.contains(&status), "{how:?}: {status}");
+                let count = if kernel() == (6, 1) { 2 } else { 3 };
+                assert!(known[..count].contains(&status), "{how:?}: {status}");
             }
             // Long enough for what would come again.
             None => std::thread::sleep(std::time::Duration::from_millis(300)),

@@ -2,6 +2,7 @@
 
 mod completions;
 mod creation;
+mod crossings;
 mod environment;
 mod failures;
 mod memory;
@@ -24,6 +25,14 @@ fn ids(completions: &[WorkCompletion]) -> Vec<u64> {
 
 fn statuses(completions: &[WorkCompletion]) -> Vec<WorkCompletionStatus> {
     completions.iter().map(WorkCompletion::status).collect()
+}
+
+/// The entry with another key or length: what only `unsafe` code can make.
+fn tampered<'a>(slice: LocalSlice<'a>, change: impl FnOnce(&mut ffi::ibv_sge)) -> LocalSlice<'a> {
+    let mut sge = *slice.as_raw();
+    change(&mut sge);
+    // SAFETY: a `LocalSlice` is an `ibv_sge` and nothing more. What it names is not registered, and the device finds that.
+    unsafe { std::mem::transmute::<ffi::ibv_sge, LocalSlice<'a>>(sge) }
 }
 
 /// Asserts that what fails says so in these words, with this error number.

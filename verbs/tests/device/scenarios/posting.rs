@@ -119,6 +119,47 @@ fn a_batch_that_is_begun_and_not_posted_sends_nothing_and_holds_up_nobody() {
 }
 
 #[test]
+fn a_chain_of_the_extended_interface_that_does_not_fit_is_refused_whole_and_the_peer_gets_nothing_of_it() {
+    let context = open();
+    let make =
+        |builder: QueuePairBuilder<Rc>| builder.max_send_wr(8).max_recv_wr(64).max_inline_data(64).require_extended();
+    let (a, b) = (Side::build(context.clone(), make), Side::build(context, make));
+    connect(&a, &b, &options());
+    let target = b.region(64 * 64, RW);
+    for id in 0..64 {
+        let place = id as usize * 64;
+        b.qp.post_receive(&ReceiveRequest::new(id, &[target.slice(place..place + 64).unwrap()])).unwrap();
+    }
+    let extended = a.qp.extended().unwrap();
+    let mut batch = SendBatch::<Rc>::with_capacity(40);
+    for _ in 0..3 {
+        let mut chain = batch.begin();
+        (0..40).for_each(|id| chain.push(SendRequest::send_with_imm(id, &[], 1).signaled()));
+        let error = extended.post_send_chain(&mut chain).unwrap_err();
+        assert_eq!((error.kind(), error.raw_os_error()), (PostErrorKind::QueueFull, libc::ENOSPC), "{error}");
+        assert_eq!((error.accepted(), error.requests()), (Some(0), 40), "{error}");
+    }
+    // One that is too long to go inline is found before the device sees it, whichever way it is posted.
+    let long = [InlineSlice::new(&[7; 513])];
+    for error in [
+        extended.post_send(&SendRequest::send_inline(50, &long).signaled()).unwrap_err(),
+        a.qp.post_send(&SendRequest::send_inline(51, &long).signaled()).unwrap_err(),
+    ] {
+        assert_eq!((error.kind(), error.accepted()), (PostErrorKind::Invalid, Some(0)), "{error}");
+    }
+    // What follows is the first that arrives, in the first receive.
+    extended.post_send(&SendRequest::send_with_imm(60, &[], 60).signaled()).unwrap();
+    let completion = b.completion();
+    assert_eq!((completion.wr_id(), completion.success().unwrap().imm_data()), (0, Some(60)));
+    assert_eq!(a.completion().success().unwrap().wr_id(), 60);
+    for side in [&a, &b] {
+        assert!(side.cq.poll(&mut [WorkCompletion::default()]).unwrap().is_empty());
+        assert_eq!(side.qp.state().unwrap(), QueuePairState::READY_TO_SEND);
+    }
+    assert_eq!(target.to_vec(..).unwrap(), [0; 64 * 64]);
+}
+
+#[test]
 fn a_write_with_immediate_finds_a_receive_or_is_told_that_there_was_none() {
     let mut options = options();
     (options.rnr_retry_count, options.min_rnr_timer) = (1, RnrTimer::from_code(1).unwrap());

@@ -36,8 +36,10 @@ fn a_sender_that_may_wait_without_end_waits_for_the_receive_that_comes_late() {
         let lane = format!("timeout {timeout_code}, {retry_count} retries");
         b.qp.post_receive(&ReceiveRequest::new(6, &[])).unwrap();
         let sent = a.completion();
-        // rxe of Linux 6.1 may count the waiting against the retries of the transport, and 7 of those are without end.
-        if retry_count == 2 && sent.status() == Status::RETRY_COUNTER_EXCEEDED {
+        // rxe of Linux 6.1 may count the waiting against the retries of the transport, and 7 of those are without end. (Short timeouts
+        // may also be over while a busy machine does something else.)
+        let may_fail = retry_count == 2 && (kernel() < LATER || timeout_code < 18);
+        if may_fail && sent.status() == Status::RETRY_COUNTER_EXCEEDED {
             continue;
         }
         assert_eq!((sent.wr_id(), sent.status()), (5, Status::SUCCESS), "{lane}");
@@ -70,7 +72,7 @@ fn a_wrong_queue_pair_number_and_wrong_sequence_numbers_are_a_retry_counter_exce
         let error = a.completion().success().unwrap_err();
         assert_eq!(error.status, Status::RETRY_COUNTER_EXCEEDED);
         assert!(error.to_string().contains("PSNs, path MTU or GIDs of both ends do not agree"), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
         assert!(b.cq.poll(&mut [WorkCompletion::default()]).unwrap().is_empty());
     }
 }
@@ -78,22 +80,24 @@ fn a_wrong_queue_pair_number_and_wrong_sequence_numbers_are_a_retry_counter_exce
 /// Set for the child of the test below.
 const PEER: &str = "RDMA_TEST_PEER_PROCESS";
 
+/// How many messages the peer takes; one that is asked to wait for a receive might count that against the retries of the transport.
+const RECEIVES: u64 = 400;
+
 /// A peer that says where it is, is told who sends, and receives until it is killed.
 fn receive_for_ever() {
-    let b = Side::on(open_peer());
+    let b = Side::build(open_peer(), |builder| builder.max_recv_wr(RECEIVES as u32));
     let local = b.local();
     b.qp.init(&local, &options()).unwrap();
-    for _ in 0..8 {
-        b.qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+    for id in 0..RECEIVES {
+        b.qp.post_receive(&ReceiveRequest::new(id, &[])).unwrap();
     }
     println!("\nendpoint {}", local.endpoint);
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     b.qp.connect(&local, &line.trim().parse().unwrap(), &options()).unwrap();
     println!("\nconnected");
-    loop {
-        b.completion().success().unwrap();
-        b.qp.post_receive(&ReceiveRequest::new(1, &[])).unwrap();
+    for id in 0.. {
+        assert_eq!(b.completion().success().unwrap().wr_id(), id);
     }
 }
 
@@ -119,16 +123,21 @@ fn a_peer_that_is_killed_in_mid_stream_is_told_as_a_completion_and_the_rest_is_f
     let local = a.local();
     let remote: Endpoint = next("endpoint").parse().unwrap();
     writeln!(peer.stdin.as_ref().unwrap(), "{}", local.endpoint).unwrap();
-    a.qp.connect(&local, &remote, &impatient()).unwrap();
+    // 4 retries, half a second apart: more than a busy machine takes to answer.
+    let mut options = options();
+    (options.retry_count, options.ack_timeout) = (4, AckTimeout::from_code(17).unwrap());
+    a.qp.connect(&local, &remote, &options).unwrap();
     next("connected");
     let (mut posted, mut done, mut last) = (0, 0, None);
     let mut room = [WorkCompletion::default(); 8];
     let deadline = Instant::now() + LIMIT;
-    let mut killed = false;
+    let (mut killed, mut gone) = (false, false);
     while last.is_none() {
         assert!(Instant::now() < deadline, "{posted} were posted, {done} are done");
-        // Not more than the peer has receives.
-        while posted < done + 4 {
+        gone = gone || killed && peer.try_wait().unwrap().is_some();
+        // Some receives stay for what is posted once the peer is gone.
+        let most = if gone { RECEIVES } else { RECEIVES - 8 };
+        while posted < most.min(done + 4) {
             a.qp.post_send(&SendRequest::send(posted, &[]).signaled()).unwrap();
             posted += 1;
         }
@@ -152,4 +161,5 @@ fn a_peer_that_is_killed_in_mid_stream_is_told_as_a_completion_and_the_rest_is_f
     assert_eq!(ids(&rest), (done..posted).collect::<Vec<_>>());
     assert!(rest.iter().all(|completion| failure(completion) == Status::WORK_REQUEST_FLUSHED));
     peer.wait().unwrap();
+    assert!((100..RECEIVES).contains(&done), "{done}");
 }
