@@ -132,7 +132,7 @@ impl ProtectionDomain {
     pub fn create_address_handle_from_completion(
         &self,
         port: u8,
-        datagram: &Datagram<'_>,
+        datagram: &Datagram,
         grh: Option<&Grh>,
     ) -> Result<AddressHandle> {
         let (mut wc, mut header) = raw_source(datagram, grh);

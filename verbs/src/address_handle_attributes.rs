@@ -120,7 +120,7 @@ impl AddressHandleAttributes {
     ///
     /// [ibv_init_ah_from_wc(3)](https://man7.org/linux/man-pages/man3/ibv_init_ah_from_wc.3.html)
     #[doc(alias = "ibv_init_ah_from_wc")]
-    pub fn from_completion(context: &Context, port: u8, datagram: &Datagram<'_>, grh: Option<&Grh>) -> Result<Self> {
+    pub fn from_completion(context: &Context, port: u8, datagram: &Datagram, grh: Option<&Grh>) -> Result<Self> {
         let (mut wc, mut grh) = raw_source(datagram, grh);
         let mut attributes = MaybeUninit::<ffi::ibv_ah_attr>::zeroed();
         // SAFETY: the context is open, and the structures outlive the call.
@@ -279,11 +279,11 @@ impl LocalEndpoint {
 
 /// What `ibv_init_ah_from_wc` and `ibv_create_ah_from_wc` read, without the pointers to mutable memory that they want. They read the
 /// header whether or not there is one.
-pub(crate) fn raw_source(datagram: &Datagram<'_>, grh: Option<&Grh>) -> (ffi::ibv_wc, ffi::ibv_grh) {
+pub(crate) fn raw_source(datagram: &Datagram, grh: Option<&Grh>) -> (ffi::ibv_wc, ffi::ibv_grh) {
     let bytes = grh.map_or([0; Grh::LEN], |grh| grh.to_bytes());
     // SAFETY: the structure is 40 bytes of integers.
     let grh = unsafe { bytes.as_ptr().cast::<ffi::ibv_grh>().read_unaligned() };
-    (*datagram.as_raw(), grh)
+    (datagram.to_raw(), grh)
 }
 
 const _: () = assert!(size_of::<ffi::ibv_grh>() == Grh::LEN);

@@ -94,7 +94,7 @@ pub enum AsyncEventSource {
     QueuePair {
         /// Its number, 24 bits.
         qp_num: u32,
-        /// Its [`QueuePair::id`]; `None`: it was not made by this crate, or is being dropped.
+        /// Its [`QueuePair::id`]; `None`: it is one of XRC or of raw packets, was not made by this crate, or is being dropped.
         id: Option<ObjectId>,
     },
     /// A completion queue, by its [`CompletionQueue::id`]; `None`: it was not made by this crate, or is being dropped.
@@ -226,20 +226,32 @@ impl AsyncEvent {
     }
 }
 
+impl fmt::Display for AsyncEventSource {
+    /// Such as `queue pair 0x11`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device => f.write_str("the device"),
+            Self::Port(port) => write!(f, "port {port}"),
+            Self::QueuePair { qp_num, .. } => write!(f, "queue pair {qp_num:#x}"),
+            Self::CompletionQueue(Some(id)) => write!(f, "completion queue {id}"),
+            Self::SharedReceiveQueue(Some(id)) => write!(f, "shared receive queue {id}"),
+            Self::CompletionQueue(None) | Self::SharedReceiveQueue(None) => {
+                f.write_str("a queue that was not made by this crate or is gone")
+            }
+            Self::WorkQueue(number) => write!(f, "work queue {number:#x}"),
+            Self::Unknown => f.write_str("something unknown"),
+        }
+    }
+}
+
 impl fmt::Display for AsyncEvent {
+    /// Such as `port error, port 1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.event_type;
         match self.source {
             AsyncEventSource::Device => write!(f, "{kind}"),
-            AsyncEventSource::Port(port) => write!(f, "{kind}, port {port}"),
-            AsyncEventSource::QueuePair { qp_num, .. } => write!(f, "{kind}, queue pair {qp_num:#x}"),
-            AsyncEventSource::CompletionQueue(Some(id)) => write!(f, "{kind}, completion queue {id}"),
-            AsyncEventSource::SharedReceiveQueue(Some(id)) => write!(f, "{kind}, shared receive queue {id}"),
-            AsyncEventSource::CompletionQueue(None) | AsyncEventSource::SharedReceiveQueue(None) => {
-                write!(f, "{kind}, of a queue that was not made by this crate or is gone")
-            }
-            AsyncEventSource::WorkQueue(number) => write!(f, "{kind}, work queue {number:#x}"),
             AsyncEventSource::Unknown => write!(f, "{kind} asynchronous event"),
+            source => write!(f, "{kind}, {source}"),
         }
     }
 }
@@ -323,7 +335,7 @@ mod tests {
         let pair = AsyncEventSource::QueuePair { qp_num: 0x11, id: None };
         assert_eq!(text(AsyncEventType::QUEUE_PAIR_FATAL, pair), "queue pair fatal, queue pair 0x11");
         let gone = text(AsyncEventType::COMPLETION_QUEUE_ERROR, AsyncEventSource::CompletionQueue(None));
-        assert_eq!(gone, "completion queue error, of a queue that was not made by this crate or is gone");
+        assert_eq!(gone, "completion queue error, a queue that was not made by this crate or is gone");
         assert_eq!(text(AsyncEventType::from_raw(77), AsyncEventSource::Unknown), "unknown (77) asynchronous event");
     }
 

@@ -116,6 +116,8 @@ macro_rules! fields {
         pub mod completion_field {
             use super::*;
 
+            pub use crate::datagram::ReceivedDatagram;
+
             $(
                 $(#[$meta])*
                 #[derive(Clone, Copy, Debug)]

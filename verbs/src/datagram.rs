@@ -1,9 +1,18 @@
-//! [`Datagram`]: what a UD queue pair received.
+//! [`Datagram`]: what a UD queue pair received, and [`ReceivedDatagram`], which asks an extended queue for it.
+//!
+//! # Safety
+//!
+//! A [`ReceivedDatagram`] is read as the tuple of fields that it stands for.
+#![allow(unsafe_code)]
 
-use std::fmt;
 use std::ops::Range;
+use std::{fmt, mem};
 
 use crate::buffer::Buffer;
+use crate::completion_fields::completion_field::{
+    ByteLen, DestinationPathBits, HasGrh, Opcode, ServiceLevel, SourceLid, SourceQueuePair,
+};
+use crate::completion_fields::sealed::{Field, Fields};
 use crate::error::Result;
 use crate::ffi;
 use crate::grh::Grh;
@@ -11,7 +20,7 @@ use crate::memory_region::MemoryRegion;
 use crate::work_completion::Success;
 
 /// A datagram that a UD queue pair received: who sent it, and where in the receive its payload is. Made by
-/// [`Success::datagram`].
+/// [`Success::datagram`], and by an extended queue that has [`ReceivedDatagram`] among its fields.
 ///
 /// The payload comes after the 40 bytes that are reserved for a [`Grh`], whether or not there is one. Nothing is borrowed: what has
 /// arrived is copied out of the region.
@@ -38,31 +47,76 @@ use crate::work_completion::Success;
 /// [ibv_poll_cq(3)](https://man7.org/linux/man-pages/man3/ibv_poll_cq.3.html); InfiniBand Architecture Specification, volume 1,
 /// chapter 11.4.2.1.
 #[derive(Clone, Copy)]
-pub struct Datagram<'a>(&'a ffi::ibv_wc);
+pub struct Datagram {
+    byte_len: u32,
+    src_qp: u32,
+    slid: u16,
+    pkey_index: u16,
+    has_grh: bool,
+    sl: u8,
+    dlid_path_bits: u8,
+}
 
-impl<'a> Success<'a> {
+impl Success<'_> {
     /// The completion as that of a receive of a UD queue pair, for which alone the fields of a [`Datagram`] are defined; whether
     /// the queue pair is one is for the program to know. `None`: it is no receive, or one of too few bytes to be a datagram.
     #[inline]
-    pub fn datagram(&self) -> Option<Datagram<'a>> {
+    pub fn datagram(&self) -> Option<Datagram> {
         let length = self.byte_len()? as usize;
-        (self.opcode().is_receive() && length >= Grh::LEN).then_some(Datagram(self.as_raw()))
+        let ffi::ibv_wc { byte_len, src_qp, slid, pkey_index, wc_flags, sl, dlid_path_bits, .. } = *self.as_raw();
+        let has_grh = wc_flags & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0;
+        let datagram = Datagram { byte_len, src_qp, slid, pkey_index, has_grh, sl, dlid_path_bits };
+        (self.opcode().is_receive() && length >= Grh::LEN).then_some(datagram)
     }
 }
 
-impl Datagram<'_> {
+/// The [`Datagram`] of a completion of a UD queue pair on an [`ExtendedCompletionQueue`](crate::ExtendedCompletionQueue); `None`: it is no
+/// receive, or one of too few bytes to be a datagram. Its [`pkey_index`](Datagram::pkey_index) is 0: such queues do not tell it.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceivedDatagram {}
+
+type Parts = (Opcode, ByteLen, SourceQueuePair, HasGrh, SourceLid, ServiceLevel, DestinationPathBits);
+
+// SAFETY: as the tuple's fields.
+unsafe impl Field for ReceivedDatagram {
+    type Value = Option<Datagram>;
+    const FLAGS: u64 = Parts::FLAGS;
+
+    fn is_readable(cq: &ffi::ibv_cq_ex) -> bool {
+        Parts::are_readable(cq)
+    }
+
+    #[inline]
+    unsafe fn read(cq: *mut ffi::ibv_cq_ex) -> Option<Datagram> {
+        // SAFETY: as the caller says.
+        let (opcode, byte_len, src_qp, has_grh, slid, sl, dlid_path_bits) = unsafe { Parts::read(cq) };
+        // A LID has 16 bits, and C's plain completion keeps no more.
+        let slid = slid as u16;
+        (opcode.is_receive() && byte_len as usize >= Grh::LEN).then_some(Datagram {
+            byte_len,
+            src_qp,
+            slid,
+            pkey_index: 0,
+            has_grh,
+            sl,
+            dlid_path_bits,
+        })
+    }
+}
+
+impl Datagram {
     /// The number of the queue pair that sent it, 24 bits.
     #[doc(alias = "src_qp")]
     #[inline]
     pub fn source_qp_num(&self) -> u32 {
-        self.0.src_qp
+        self.src_qp
     }
 
     /// Whether the 40 bytes before the payload hold a header: always on RoCE.
     #[doc(alias = "IBV_WC_GRH")]
     #[inline]
     pub fn has_grh(&self) -> bool {
-        self.0.wc_flags & ffi::ibv_wc_flags::IBV_WC_GRH.0 != 0
+        self.has_grh
     }
 
     /// The header in front of the payload, copied out of `region`; `offset` is where in the region the receive begins. `None`: there
@@ -83,8 +137,8 @@ impl Datagram<'_> {
     /// How many bytes the payload has.
     #[inline]
     pub fn payload_len(&self) -> usize {
-        // `Success::datagram` has looked.
-        self.0.byte_len as usize - Grh::LEN
+        // Whoever made it has looked.
+        self.byte_len as usize - Grh::LEN
     }
 
     /// Where the payload is, if the receive begins at `offset` and is of one piece.
@@ -97,32 +151,40 @@ impl Datagram<'_> {
     /// The LID of the sender's port; 0 on RoCE.
     #[doc(alias = "slid")]
     pub fn source_lid(&self) -> u16 {
-        self.0.slid
+        self.slid
     }
 
     /// The service level that it came with.
     #[doc(alias = "sl")]
     pub fn service_level(&self) -> u8 {
-        self.0.sl
+        self.sl
     }
 
     /// The lower bits of the local LID that it was sent to (LMC).
     #[doc(alias = "dlid_path_bits")]
     pub fn destination_path_bits(&self) -> u8 {
-        self.0.dlid_path_bits
+        self.dlid_path_bits
     }
 
     /// The index of its partition key in the port's table; for queue pair 1.
     pub fn pkey_index(&self) -> u16 {
-        self.0.pkey_index
+        self.pkey_index
     }
 
-    pub(crate) fn as_raw(&self) -> &ffi::ibv_wc {
-        self.0
+    /// What libibverbs looks at to find the sender.
+    pub(crate) fn to_raw(self) -> ffi::ibv_wc {
+        // SAFETY: all zeroes are a valid structure.
+        let mut wc: ffi::ibv_wc = unsafe { mem::zeroed() };
+        wc.opcode = ffi::ibv_wc_opcode::IBV_WC_RECV;
+        wc.wc_flags = if self.has_grh { ffi::ibv_wc_flags::IBV_WC_GRH.0 } else { 0 };
+        let Self { byte_len, src_qp, slid, pkey_index, sl, dlid_path_bits, .. } = self;
+        (wc.byte_len, wc.src_qp, wc.slid, wc.pkey_index) = (byte_len, src_qp, slid, pkey_index);
+        (wc.sl, wc.dlid_path_bits) = (sl, dlid_path_bits);
+        wc
     }
 }
 
-impl fmt::Display for Datagram<'_> {
+impl fmt::Display for Datagram {
     /// Such as `24 bytes from queue pair 0x11`, with the sender's LID where there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes from queue pair {:#x}", self.payload_len(), self.source_qp_num())?;
@@ -133,7 +195,7 @@ impl fmt::Display for Datagram<'_> {
     }
 }
 
-impl fmt::Debug for Datagram<'_> {
+impl fmt::Debug for Datagram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Datagram")
             .field("source_qp_num", &format_args!("{:#x}", self.source_qp_num()))

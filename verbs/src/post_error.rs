@@ -1,6 +1,7 @@
 //! [`PostError`]: a queue that did not take all of its requests.
 
 use std::ffi::c_int;
+use std::fmt;
 
 use crate::error::describe;
 use crate::grh::Grh;
@@ -60,6 +61,17 @@ pub enum PostErrorKind {
     Unsupported,
     /// Any other error number.
     Other,
+}
+
+impl fmt::Display for PostErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::QueueFull => "queue full",
+            Self::Invalid => "invalid request or state",
+            Self::Unsupported => "unsupported",
+            Self::Other => "other error",
+        })
+    }
 }
 
 impl PostError {

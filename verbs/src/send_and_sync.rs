@@ -50,7 +50,7 @@ fn every_object_can_go_to_another_thread_and_be_shared() {
 fn every_answer_can_go_to_another_thread_and_be_shared() {
     are!(is_send_and_sync: Error, PostError, PollError, CompletionError, RegisterError<Vec<u8>>);
     are!(is_send_and_sync: Reregistration<Vec<u8>>, ReregisterError<Vec<u8>>, AsyncEvent, ObjectId);
-    are!(is_send_and_sync: WorkCompletion, Success<'_>, Datagram<'_>, ExtendedCompletion<()>, Grh);
+    are!(is_send_and_sync: WorkCompletion, Success<'_>, Datagram, ExtendedCompletion<()>, Grh);
     are!(is_send_and_sync: DeviceAttributes, ExtendedDeviceAttributes, PortAttributes, QueuePairAttributes);
     are!(is_send_and_sync: GidEntry, GidFilter, Gid, Guid, Endpoint, LocalEndpoint, RemoteSlice);
     are!(is_send_and_sync: AddressHandleAttributes, AlternatePath);

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::completion_channel::CompletionChannel;
@@ -28,6 +29,15 @@ pub enum Notify {
     Solicited,
 }
 
+impl fmt::Display for Notify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "any completion",
+            Self::Solicited => "a solicited completion",
+        })
+    }
+}
+
 impl CompletionQueue {
     /// `ibv_req_notify_cq`: asks the channel to tell of the next completion. One that is already there does not count, so
     /// poll once more after arming; [`poll_or_arm`](Self::poll_or_arm) and [`wait`](Self::wait) do.
@@ -44,7 +54,7 @@ impl CompletionQueue {
         let solicited_only = c_int::from(notify == Notify::Solicited);
         // SAFETY: the queue is alive.
         zero_or_errno(unsafe { ffi::ibv_req_notify_cq(self.as_raw(), solicited_only) })
-            .map_err(|errno| errno.of("ibv_req_notify_cq", format_args!("{notify:?}")))
+            .map_err(|errno| errno.of("ibv_req_notify_cq", format_args!("{notify}")))
     }
 
     /// Takes completions off the queue as [`poll`](Self::poll) does, and sleeps until there are some. An empty part is

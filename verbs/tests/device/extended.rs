@@ -293,7 +293,7 @@ fn a_datagram_on_an_extended_queue_tells_its_sender() {
     let context = open();
     let pd = context.create_protection_domain().unwrap();
     let channel = context.create_completion_channel().unwrap();
-    type Sender = (SourceQueuePair, SourceLid, ServiceLevel, DestinationPathBits, ByteLen);
+    type Sender = (SourceQueuePair, SourceLid, ServiceLevel, DestinationPathBits, ByteLen, ReceivedDatagram);
     let cq = CompletionQueueBuilder::new(&context, 16).channel(&channel).build_extended::<Sender>().unwrap();
     let end = || {
         let queue = cq.as_completion_queue();
@@ -303,18 +303,36 @@ fn a_datagram_on_an_extended_queue_tells_its_sender() {
         (qp, local)
     };
     let ((a, from), (b, to)) = (end(), end());
-    let region = pd.register(vec![0; 100], RW).unwrap();
-    b.post_receive(&ReceiveRequest::new(1, &[region.slice(..).unwrap()])).unwrap();
+    let mut region = pd.register(vec![0; 300], RW).unwrap();
+    region.write_at(0, b"a question").unwrap();
+    let room = |start| [region.slice(start..start + 100).unwrap()];
+    b.post_receive(&ReceiveRequest::new(1, &room(100))).unwrap();
+    a.post_receive(&ReceiveRequest::new(3, &room(200))).unwrap();
     let ah = pd.create_address_handle_to(&from, &to.endpoint).unwrap();
     a.post_send(&SendRequest::send_to(2, &[region.slice(..10).unwrap()], &ah, b.qp_num(), QKEY).signaled()).unwrap();
+    let mut arrived = None;
     for _ in 0..2 {
         let completion = cq.wait(Some(LIMIT)).unwrap().unwrap();
-        let (source, lid, service_level, path_bits, byte_len) = completion.success().unwrap();
-        if completion.wr_id() == 1 {
+        let (source, lid, service_level, path_bits, byte_len, datagram) = completion.success().unwrap();
+        assert_eq!(datagram.is_some(), completion.wr_id() == 1, "{completion:?}");
+        if datagram.is_some() {
             // On RoCE there are no LIDs, and this sender asked for no service level.
             assert_eq!((source, lid, service_level, path_bits, byte_len), (a.qp_num(), 0, 0, 0, 50));
+            arrived = datagram;
         }
     }
+    let datagram = arrived.expect("the receive came");
+    assert_eq!((datagram.source_qp_num(), datagram.payload_at(100), datagram.has_grh()), (a.qp_num(), 140..150, true));
+    assert_eq!(region.to_vec(datagram.payload_at(100)).unwrap(), b"a question");
+    // The answer finds its way back by what the completion and the header tell.
+    let grh = datagram.grh(&region, 100).unwrap();
+    let back = pd.create_address_handle_from_completion(1, &datagram, grh.as_ref()).unwrap();
+    let answer = [region.slice(140..150).unwrap()];
+    b.post_send(&SendRequest::send_to(4, &answer, &back, datagram.source_qp_num(), QKEY).signaled()).unwrap();
+    let mut ids = [0; 2].map(|_: u64| cq.wait(Some(LIMIT)).unwrap().unwrap().wr_id());
+    ids.sort_unstable();
+    assert_eq!(ids, [3, 4]);
+    assert_eq!(region.to_vec(240..250).unwrap(), b"a question");
 }
 
 #[test]
