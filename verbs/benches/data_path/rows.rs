@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::loops::ours::{self, CHAIN};
-use crate::loops::{extended_polls, posts, prepared, waits};
+use crate::loops::{datagrams, extended_polls, posts, prepared, shared, unreliable, waits};
 use crate::null_provider::Polls;
 
 /// An operation, in Rust and in C.
@@ -33,7 +33,7 @@ const fn chain(name: &'static str, ours: ours::Loop, theirs: &'static CStr) -> R
     Row { operations: CHAIN as u64, ..post(name, ours, theirs) }
 }
 
-/// A post of many requests at once, and a poll that finds them.
+/// A post of many requests at once, each of which counts.
 const fn polled_chain(name: &'static str, ours: ours::Loop, theirs: &'static CStr) -> Row {
     Row { done: CHAIN as u64, ..chain(name, ours, theirs) }
 }
@@ -125,6 +125,12 @@ pub(crate) const ROWS: &[Row] = &[
     polled_chain("post RDMA WRITE and poll, chain of 16, each", ours::chain, c"c_chain"),
     polled_chain("post RDMA WRITE and poll, batch of 16, each", ours::batch, c"c_chain"),
     polled_chain("post receive and poll, 16 slots refilled, each", ours::receive_slots, c"c_receive_slots"),
+    row("UC: post SEND and poll", Polls::Posted, unreliable::send, c"c_unreliable_send"),
+    row("UC: post RDMA WRITE and poll", Polls::Posted, unreliable::write, c"c_unreliable_write"),
+    row("UD: post SEND and poll", Polls::Posted, datagrams::datagram, c"c_datagram"),
+    polled_chain("UD: post SEND and poll, chain of 16, each", datagrams::datagram_chain, c"c_datagram_chain"),
+    post("SRQ: post receive", shared::receive, c"c_shared_receive"),
+    polled_chain("SRQ: post receive, chain of 16, each", shared::receive_chain, c"c_shared_receive_chain"),
     row("arm and wait, completion is there", Polls::Armed, waits::wait, c"c_wait"),
     row("arm and wait, event through channel", Polls::Told, waits::wait, c"c_wait"),
 ];

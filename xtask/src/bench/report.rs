@@ -190,7 +190,7 @@ mod tests {
 
     fn report() -> Report {
         let pair = |ours, theirs| Pair { ours, theirs };
-        let case = |op, figure, size| Case { op, connection: Connection::Uc, figure, size, iterations: 1 };
+        let case = |op, figure, size| Case { op, connection: Connection::Uc, srq: false, figure, size, iterations: 1 };
         let record = Record {
             device: "rxe1".into(),
             link_layer: "Ethernet".into(),
