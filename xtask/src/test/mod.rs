@@ -120,6 +120,8 @@ fn run_all(
 
 /// The row of the documentation examples of all packages.
 const DOCTESTS: &str = "doctests";
+/// How the name of a bench ends.
+const BENCH: &str = " (bench)";
 const MACHINE_GONE: &str = "the machine is gone: ";
 
 /// Runs one binary as [`run_one`] does. It fails as well if it leaves objects on the devices that are watched.
@@ -164,13 +166,7 @@ fn run_one(
     let time = started.elapsed();
     let counts = reader.counts();
     let (counts, problem) = match ending {
-        Ending::Ended(outcome) => match counts {
-            Some(counts) if outcome.success() == (counts.failed == 0) => (counts, None),
-            Some(counts) => (counts, Some(outcome.to_string())),
-            // A test without libtest's harness counts as one.
-            None if outcome.success() => (Counts { passed: 1, ..Counts::default() }, None),
-            None => (Counts::default(), Some(outcome.to_string())),
-        },
+        Ending::Ended(outcome) => judge(name, counts, outcome.success(), || outcome.to_string()),
         Ending::TimedOut => {
             let limit = timeout.unwrap_or_default().as_secs();
             (counts.unwrap_or_default(), Some(format!("not finished after {limit} s, the --timeout: ended")))
@@ -180,6 +176,18 @@ fn run_one(
         Ending::Interrupted(signal) => return Err(Interrupted(signal).into()),
     };
     Ok(Row { name: name.to_owned(), place: place_name, counts, time, problem })
+}
+
+/// What is counted of a binary that has ended, and what is wrong with it. `counts` is what it has said itself.
+fn judge(name: &str, counts: Option<Counts>, success: bool, outcome: impl Fn() -> String) -> (Counts, Option<String>) {
+    match counts {
+        Some(counts) if success == (counts.failed == 0) => (counts, None),
+        Some(counts) => (counts, Some(outcome())),
+        // A bench has no harness of libtest's, and counts as one.
+        None if success && name.ends_with(BENCH) => (Counts { passed: 1, ..Counts::default() }, None),
+        None if success => (Counts::default(), Some("it ended well, but without the result of its tests".to_owned())),
+        None => (Counts::default(), Some(outcome())),
+    }
 }
 
 /// Documentation examples: cargo alone knows how to build and run them. It is given the same packages as for the other tests, so
@@ -247,7 +255,7 @@ fn build(flags: &flags::Test, workspace: &Workspace) -> Result<Vec<Binary>> {
         let is_integration = is("test");
         let kind = match is_integration {
             true => "",
-            false if is("bench") => " (bench)",
+            false if is("bench") => BENCH,
             false => " (unit tests)",
         };
         binaries.push(Binary {
@@ -332,6 +340,21 @@ mod tests {
     fn tests_that_need_a_device_are_told_by_their_name() {
         assert!(needs_device("device") && needs_device("device_teardown"));
         assert!(!needs_device("devices") && !needs_device("layout"));
+    }
+
+    #[test]
+    fn what_a_binary_says_and_how_it_ends_have_to_agree() {
+        let judge = |name, counts, success| judge(name, counts, success, || "exit status: 101".to_owned());
+        let (well, ill) = (Counts { passed: 3, ..Counts::default() }, Counts { failed: 1, ..Counts::default() });
+        let ended = Some("exit status: 101".to_owned());
+        assert_eq!(judge("verbs: host", Some(well), true), (well, None));
+        assert_eq!(judge("verbs: host", Some(ill), false), (ill, None));
+        assert_eq!(judge("verbs: host", Some(well), false), (well, ended.clone()));
+        assert_eq!(judge("verbs: host", None, false), (Counts::default(), ended));
+        let (counts, problem) = judge("verbs: host", None, true);
+        assert_eq!(counts, Counts::default());
+        assert!(problem.unwrap().contains("without the result of its tests"));
+        assert_eq!(judge("verbs: data_path (bench)", None, true), (Counts { passed: 1, ..Counts::default() }, None));
     }
 
     #[test]
