@@ -64,5 +64,30 @@ const REASONS: &[(&[&str], &str)] = &[
         &["rdma_resolve_addrinfo", "rdma_query_addrinfo"],
         "release 60 only: a resolver of InfiniBand's subnet administration, which no other device has: raw only",
     ),
+    (
+        &["ibv_reg_mr_ex", "ibv_alloc_dmah", "ibv_dealloc_dmah"],
+        "release 59 and newer: hints for the processor's caches, of which no device here knows: raw only",
+    ),
+    (&["ibv_dm_export_dmabuf_fd"], "release 62 and newer: device memory, which no device here has: raw only"),
+    (
+        &["ibv_alloc_buf", "ibv_free_buf", "ibv_reg_buf_mr", "ibv_export_buf_dmabuf_fd"],
+        "release 64 and newer: memory that the provider allocates, which none here does: raw only",
+    ),
+    (
+        &[
+            "_ibv_query_comp_cntr_caps",
+            "ibv_create_comp_cntr",
+            "ibv_destroy_comp_cntr",
+            "ibv_inc_comp_cntr",
+            "ibv_inc_err_comp_cntr",
+            "ibv_qp_attach_comp_cntr",
+            "ibv_query_comp_cntr_caps",
+            "ibv_read_comp_cntr",
+            "ibv_read_err_comp_cntr",
+            "ibv_set_comp_cntr",
+            "ibv_set_err_comp_cntr",
+        ],
+        "release 65 and newer: completion counters, which no device here has: raw only",
+    ),
     (&["rdma_write_cm_event"], "release 60 only: events of a program for itself, which `std::sync` has: raw only"),
 ];
