@@ -195,7 +195,7 @@ impl AsyncEvent {
         // acked, and their numbers do not change.
         let source = unsafe {
             match event.event_type {
-                E::IBV_EVENT_CQ_ERR => AsyncEventSource::CompletionQueue(objects.find(element.cq)),
+                E::IBV_EVENT_CQ_ERR => AsyncEventSource::CompletionQueue(objects.find_failed(element.cq)),
                 E::IBV_EVENT_QP_FATAL
                 | E::IBV_EVENT_QP_REQ_ERR
                 | E::IBV_EVENT_QP_ACCESS_ERR

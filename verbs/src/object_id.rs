@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::context::Context;
 
@@ -37,17 +37,32 @@ impl fmt::Display for ObjectId {
 /// The lock is held for a look-up only, and never during a call of libibverbs.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    ids: Mutex<HashMap<usize, ObjectId>>,
+    entries: Mutex<HashMap<usize, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: ObjectId,
+    /// Whether an event has told that the object cannot be used any more.
+    failed: Arc<AtomicBool>,
 }
 
 impl Objects {
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, ObjectId>> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object at an address; `None`: it was not made by this crate, or is being destroyed.
     pub(crate) fn find<T>(&self, object: *const T) -> Option<ObjectId> {
-        self.lock().get(&object.addr()).copied()
+        self.lock().get(&object.addr()).map(|entry| entry.id)
+    }
+
+    /// [Finds](Self::find) an object that cannot be used any more, and has its owner know.
+    pub(crate) fn find_failed<T>(&self, object: *const T) -> Option<ObjectId> {
+        self.lock().get(&object.addr()).map(|entry| {
+            entry.failed.store(true, Ordering::Relaxed);
+            entry.id
+        })
     }
 }
 
@@ -55,6 +70,7 @@ impl Objects {
 /// that another object has taken over at the same address stays when this one goes.
 pub(crate) struct Identity {
     id: ObjectId,
+    failed: Arc<AtomicBool>,
     address: usize,
     context: Context,
 }
@@ -62,9 +78,14 @@ pub(crate) struct Identity {
 impl Identity {
     /// Enters an object that was just made.
     pub(crate) fn new<T>(context: &Context, object: *const T) -> Self {
-        let (id, address) = (ObjectId::next(), object.addr());
-        context.objects().lock().insert(address, id);
-        Self { id, address, context: context.clone() }
+        let (id, address, failed) = (ObjectId::next(), object.addr(), Arc::new(AtomicBool::new(false)));
+        context.objects().lock().insert(address, Entry { id, failed: failed.clone() });
+        Self { id, failed, address, context: context.clone() }
+    }
+
+    /// Whether an event that was taken has told that the object cannot be used any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn id(&self) -> ObjectId {
@@ -74,9 +95,9 @@ impl Identity {
 
 impl Drop for Identity {
     fn drop(&mut self) {
-        let mut ids = self.context.objects().lock();
-        if ids.get(&self.address) == Some(&self.id) {
-            ids.remove(&self.address);
+        let mut entries = self.context.objects().lock();
+        if entries.get(&self.address).is_some_and(|entry| entry.id == self.id) {
+            entries.remove(&self.address);
         }
     }
 }

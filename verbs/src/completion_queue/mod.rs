@@ -70,8 +70,9 @@ impl Drop for Inner {
 
 /// `struct ibv_cq`: where the completions of the requests of one or more queue pairs are found.
 ///
-/// A queue that overflows loses completions, and the device then reports an asynchronous event; make it large enough for
-/// all requests of its queue pairs, signaled or not, since each can complete with an error.
+/// A queue that overflows loses completions, and no poll tells, but an asynchronous event; make it large enough for all requests of its
+/// queue pairs, signaled or not, since each can complete with an error. Who takes the context's
+/// [asynchronous events](Context::async_event) is told by [`wait`](Self::wait), too, when the queue is empty and has lost some.
 ///
 /// A clone is another handle to the same queue.
 #[doc(alias = "ibv_cq")]
@@ -140,6 +141,12 @@ impl CompletionQueue {
     /// The number by which an [`AsyncEvent`](crate::AsyncEvent) names the queue.
     pub fn id(&self) -> ObjectId {
         self.inner.identity.id()
+    }
+
+    /// Whether the queue has overflowed, and has lost completions, or cannot be used for another reason, as an
+    /// [asynchronous event](crate::AsyncEventType::COMPLETION_QUEUE_ERROR) has told that the program [took](Context::async_event).
+    pub fn has_failed(&self) -> bool {
+        self.inner.identity.has_failed()
     }
 
     /// The context in which the queue was made.

@@ -80,6 +80,8 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// * [`Error::InvalidArgument`]: the queue was made without a channel.
+    /// * [`Error::Poll`]: the queue is empty and [has lost completions](Self::has_failed) (`EOVERFLOW`), which it does not wait for. A wait
+    ///   that sleeps already when that becomes known sleeps on.
     /// * The provider's error: the device is gone.
     ///
     /// # References
@@ -165,7 +167,11 @@ impl CompletionQueue {
         }
         self.arm(notify)?;
         // What came before the queue was armed makes no event.
-        Ok(poll()?)
+        match poll()? {
+            // What was lost will never come.
+            None if self.has_failed() => Err(PollError { extended: false, count: -libc::EOVERFLOW }.into()),
+            found => Ok(found),
+        }
     }
 
     /// Sleeps until `poll` finds something. `None`: it found nothing until `timeout` was over.

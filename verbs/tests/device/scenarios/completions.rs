@@ -14,7 +14,8 @@ const SHORT: Duration = Duration::from_millis(100);
 fn completions_that_do_not_fit_are_lost_and_each_loss_is_an_event_that_names_the_queue() {
     let context = open();
     let b = Side::on(context.clone());
-    let small = context.create_completion_queue(1).unwrap();
+    let channel = context.create_completion_channel().unwrap();
+    let small = CompletionQueueBuilder::new(&context, 1).channel(&channel).build().unwrap();
     let qp = QueuePair::<Rc>::builder(&b.pd, &small, &small).max_send_wr(8).build().unwrap();
     let (local, remote) = (qp.local_endpoint(1, &GidFilter::default()).unwrap(), b.local());
     qp.connect(&local, &remote.endpoint, &options()).unwrap();
@@ -27,6 +28,7 @@ fn completions_that_do_not_fit_are_lost_and_each_loss_is_an_event_that_names_the
     }
     let fits = u64::from(small.capacity());
     assert!((1..6).contains(&fits), "{fits}");
+    assert!(!small.has_failed());
     for _ in fits..6 {
         let event = context.async_event(Some(LIMIT)).unwrap().expect("an event for each that is lost");
         assert_eq!(event.event_type(), AsyncEventType::COMPLETION_QUEUE_ERROR, "{event}");
@@ -37,6 +39,12 @@ fn completions_that_do_not_fit_are_lost_and_each_loss_is_an_event_that_names_the
     assert_eq!(ids(small.poll(&mut room).unwrap()), (0..fits).collect::<Vec<_>>());
     assert!(small.poll(&mut room).unwrap().is_empty());
     assert_eq!(qp.state().unwrap(), QueuePairState::READY_TO_SEND);
+    // Nobody waits for what was lost: not for ever, and not for a while.
+    assert!(small.has_failed() && !b.cq.has_failed());
+    for error in [small.wait(&mut room, None).unwrap_err(), small.poll_or_arm(Notify::Any, &mut room).unwrap_err()] {
+        assert_eq!(error.raw_os_error(), Some(libc::EOVERFLOW));
+        assert!(error.to_string().contains("the queue is broken: it overflowed"), "{error}");
+    }
 }
 
 #[test]
