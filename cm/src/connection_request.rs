@@ -49,6 +49,10 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// As those of [`Id::reject`]; the request is then refused without the private data.
+    ///
+    /// # References
+    ///
+    /// [rdma_reject(3)](https://man7.org/linux/man-pages/man3/rdma_reject.3.html)
     #[doc(alias = "rdma_reject")]
     pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
         self.id.reject(private_data)?;

@@ -271,6 +271,10 @@ fn membership(context: *const c_void) -> IdKey {
 
 impl EventKind {
     /// `rdma_event_str`: the event's name, such as `RDMA_CM_EVENT_ESTABLISHED`.
+    ///
+    /// # References
+    ///
+    /// [rdma_event_str(3)](https://man7.org/linux/man-pages/man3/rdma_event_str.3.html)
     #[doc(alias = "rdma_event_str")]
     pub fn name(&self) -> &'static str {
         let event = match self {

@@ -231,6 +231,10 @@ impl EventChannel {
     /// # Errors
     ///
     /// As those of [`next_event`](Self::next_event).
+    ///
+    /// # References
+    ///
+    /// [rdma_get_cm_event(3)](https://man7.org/linux/man-pages/man3/rdma_get_cm_event.3.html)
     #[doc(alias = "rdma_get_cm_event")]
     #[doc(alias = "rdma_ack_cm_event")]
     pub fn try_next_event(&self) -> Result<Option<Event>> {

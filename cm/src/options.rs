@@ -31,7 +31,7 @@ impl Id {
     ///
     /// # Errors
     ///
-    /// The kernel's.
+    /// `EINVAL`: the id is of a port space that has no such option. Other numbers are the kernel's.
     ///
     /// # References
     ///

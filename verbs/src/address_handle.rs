@@ -113,6 +113,10 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// As those of [`AddressHandleAttributes::between`] and of [`create_address_handle`](Self::create_address_handle).
+    ///
+    /// # References
+    ///
+    /// [ibv_create_ah(3)](https://man7.org/linux/man-pages/man3/ibv_create_ah.3.html)
     #[doc(alias = "ibv_create_ah")]
     pub fn create_address_handle_to(&self, local: &LocalEndpoint, remote: &Endpoint) -> Result<AddressHandle> {
         self.create_address_handle(&AddressHandleAttributes::between(local, remote)?)

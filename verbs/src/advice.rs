@@ -61,6 +61,10 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// As those of [`advise`](Self::advise).
+    ///
+    /// # References
+    ///
+    /// [ibv_advise_mr(3)](https://man7.org/linux/man-pages/man3/ibv_advise_mr.3.html)
     #[doc(alias = "ibv_advise_mr")]
     #[doc(alias = "IBV_ADVISE_MR_FLAG_FLUSH")]
     pub fn advise_and_wait(&self, advice: Advice, slices: &[LocalSlice<'_>]) -> Result<()> {

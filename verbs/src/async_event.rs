@@ -294,6 +294,10 @@ impl Context {
     /// # Errors
     ///
     /// As those of [`async_event`](Self::async_event).
+    ///
+    /// # References
+    ///
+    /// [ibv_get_async_event(3)](https://man7.org/linux/man-pages/man3/ibv_get_async_event.3.html)
     #[doc(alias = "ibv_get_async_event")]
     #[doc(alias = "ibv_ack_async_event")]
     pub fn try_async_event(&self) -> Result<Option<AsyncEvent>> {

@@ -212,6 +212,10 @@ impl Device {
     }
 
     /// `ibv_get_device_name`: the kernel's name for the device, such as `mlx5_0` or `rxe0`.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_device_name(3)](https://man7.org/linux/man-pages/man3/ibv_get_device_name.3.html)
     #[doc(alias = "ibv_get_device_name")]
     pub fn name(&self) -> &str {
         text(&self.raw().name)
@@ -233,6 +237,10 @@ impl Device {
     }
 
     /// `ibv_get_device_guid`: the device's node GUID.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_device_guid(3)](https://man7.org/linux/man-pages/man3/ibv_get_device_guid.3.html)
     #[doc(alias = "ibv_get_device_guid")]
     pub fn guid(&self) -> Guid {
         // SAFETY: the device is alive.
@@ -240,6 +248,10 @@ impl Device {
     }
 
     /// `ibv_get_device_index`: the kernel's index of the device. `None` where the kernel does not tell.
+    ///
+    /// # References
+    ///
+    /// [ibv_get_device_index(3)](https://man7.org/linux/man-pages/man3/ibv_get_device_index.3.html)
     #[doc(alias = "ibv_get_device_index")]
     pub fn index(&self) -> Option<u32> {
         // SAFETY: the device is alive.

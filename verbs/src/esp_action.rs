@@ -203,6 +203,10 @@ impl EspAction {
     /// # Errors
     ///
     /// As those of [`create_esp_action`](Context::create_esp_action).
+    ///
+    /// # References
+    ///
+    /// [ibv_modify_flow_action_esp(3)](https://man7.org/linux/man-pages/man3/ibv_create_flow_action.3.html)
     #[doc(alias = "ibv_modify_flow_action_esp")]
     pub fn modify(&self, attributes: &EspAttributes) -> Result<()> {
         // SAFETY: the action is alive, and the attributes outlive the call.

@@ -28,6 +28,10 @@ bitflags::bitflags! {
 
 impl QueuePairTypes {
     /// `ibv_is_qpt_supported`: whether queue pairs of transport `T` are among them.
+    ///
+    /// # References
+    ///
+    /// [ibv_query_device_ex(3)](https://man7.org/linux/man-pages/man3/ibv_query_device_ex.3.html)
     #[doc(alias = "ibv_is_qpt_supported")]
     pub fn supports<T: Transport>(self) -> bool {
         self.bits() & 1 << T::TYPE.0 != 0

@@ -136,6 +136,10 @@ impl ReceiveSlots {
     ///
     /// As those of [`ReceiveQueue::post_receive_chain`]. Slots that the device did not take wait for the next refill; if that is unknown,
     /// they are treated as taken.
+    ///
+    /// # References
+    ///
+    /// [ibv_post_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_recv.3.html)
     #[doc(alias = "ibv_post_recv")]
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]

@@ -110,6 +110,10 @@ impl SelectiveSignaling {
     /// * [`QueueFull`](crate::PostErrorKind::QueueFull): there is no free slot.
     /// * [`Invalid`](crate::PostErrorKind::Invalid): `qp` is not the queue pair whose sends are counted.
     /// * As those of [`QueuePair::post_send`].
+    ///
+    /// # References
+    ///
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post<T: Transport>(&mut self, qp: &QueuePair<T>, request: &mut SendRequest<'_, T>) -> Result<(), PostError> {
@@ -125,6 +129,10 @@ impl SelectiveSignaling {
     /// # Errors
     ///
     /// As those of [`post`](Self::post).
+    ///
+    /// # References
+    ///
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_prepared<T: Transport, P: PreparedRequest<T>>(
@@ -145,6 +153,10 @@ impl SelectiveSignaling {
     ///
     /// As those of [`post`](Self::post). A chain for which there are not enough free slots is not posted at all; of one that the device
     /// refuses in its midst, the requests that were [accepted](PostError::accepted) are counted.
+    ///
+    /// # References
+    ///
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_chain<T: Transport, C: SendChain<T> + ?Sized>(

@@ -67,6 +67,10 @@ impl Context {
     /// # Errors
     ///
     /// As those of [`create_xrc_domain`](Self::create_xrc_domain).
+    ///
+    /// # References
+    ///
+    /// [ibv_open_xrcd(3)](https://man7.org/linux/man-pages/man3/ibv_open_xrcd.3.html)
     #[doc(alias = "ibv_open_xrcd")]
     pub fn open_xrc_domain(&self, file: impl AsFd) -> Result<XrcDomain> {
         self.open(file.as_fd().as_raw_fd(), "of a file")

@@ -89,6 +89,7 @@ impl CompletionQueueBuilder {
     ///
     /// [ibv_create_cq(3)](https://man7.org/linux/man-pages/man3/ibv_create_cq.3.html); InfiniBand Architecture
     /// Specification, volume 1, chapter 11.2.8.
+    #[doc(alias = "ibv_create_cq")]
     pub fn build(self) -> Result<CompletionQueue> {
         if self.flags != 0 {
             return self.create_extended(0).map(|(queue, _)| queue);

@@ -95,6 +95,10 @@ impl Context {
     /// # Errors
     ///
     /// As those of [`CompletionQueueBuilder::build`].
+    ///
+    /// # References
+    ///
+    /// [ibv_create_cq(3)](https://man7.org/linux/man-pages/man3/ibv_create_cq.3.html)
     #[doc(alias = "ibv_create_cq")]
     pub fn create_completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
         CompletionQueueBuilder::new(self, entries).build()

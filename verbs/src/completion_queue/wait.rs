@@ -44,7 +44,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// The provider's error.
+    /// `EIO` or `ENODEV`: the device is gone. Other numbers are the provider's.
     ///
     /// # References
     ///

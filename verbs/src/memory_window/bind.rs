@@ -94,6 +94,7 @@ impl<T: Connected> QueuePair<T> {
     ///
     /// [ibv_bind_mw(3)](https://man7.org/linux/man-pages/man3/ibv_bind_mw.3.html),
     /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
+    #[doc(alias = "ibv_bind_mw")]
     pub fn post_unbind<K: WindowType>(&self, window: &mut MemoryWindow<K>, request: &UnbindRequest) -> Result<()> {
         if K::TYPE != WindowType1::TYPE {
             return unbind_type_2(self, window, request, |invalidation| self.post_send(invalidation));

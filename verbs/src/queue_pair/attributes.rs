@@ -60,7 +60,7 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     ///
-    /// The provider's error.
+    /// `EIO` or `ENODEV`: the device is gone. Other numbers are the provider's.
     ///
     /// # References
     ///
@@ -79,7 +79,7 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     ///
-    /// The provider's error.
+    /// `EIO` or `ENODEV`: the device is gone. Other numbers are the provider's.
     ///
     /// # References
     ///

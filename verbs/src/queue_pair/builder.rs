@@ -165,6 +165,10 @@ impl<T: Transport> QueuePairBuilder<T> {
 
     /// `ibv_create_qp_ex`: the send queue is to have the [extended interface](QueuePair::extended) as well, or there is to be no queue
     /// pair. Default: the plain one only.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_qp_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_qp_ex.3.html)
     #[doc(alias = "ibv_create_qp_ex")]
     pub fn require_extended(mut self) -> Self {
         self.extended = Extended::Required;

@@ -38,6 +38,10 @@ impl<T: Transport> QueuePairBuilder<T> {
     /// Nobody says what the padding is, nor that it ends with the memory that was posted or registered. So each range that the device writes
     /// to through the queue pair, for receives, for peers and for what was read from them, ends with a cache line, or is followed by bytes
     /// that nobody uses.
+    ///
+    /// # References
+    ///
+    /// [ibv_create_qp_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_qp_ex.3.html)
     #[doc(alias = "IBV_QP_CREATE_PCI_WRITE_END_PADDING")]
     pub unsafe fn pci_write_end_padding(mut self) -> Self {
         self.flags |= QueuePairCreationFlags::PCI_WRITE_END_PADDING;
@@ -68,6 +72,10 @@ impl QueuePairBuilder<Ud> {
     /// let qp = verbs::QueuePair::<verbs::Rc>::builder(pd, cq, cq).block_self_multicast_loopback().build()?;
     /// # Ok(()) }
     /// ```
+    ///
+    /// # References
+    ///
+    /// [ibv_create_qp_ex(3)](https://man7.org/linux/man-pages/man3/ibv_create_qp_ex.3.html)
     #[doc(alias = "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB")]
     pub fn block_self_multicast_loopback(mut self) -> Self {
         self.flags |= QueuePairCreationFlags::BLOCK_SELF_MULTICAST_LOOPBACK;

@@ -132,6 +132,10 @@ pub struct ExtendedSend<'a, T: Transport> {
 
 impl<T: Transport> QueuePair<T> {
     /// `ibv_qp_to_qp_ex`: the send queue's extended interface. `None`: the queue pair was made without it.
+    ///
+    /// # References
+    ///
+    /// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
     #[doc(alias = "ibv_qp_to_qp_ex")]
     #[inline]
     pub fn extended(&self) -> Option<ExtendedSend<'_, T>> {
@@ -148,6 +152,10 @@ impl<T: Transport> ExtendedSend<'_, T> {
     /// * `EINVAL`: the request has too much inline data, is a datagram that does not fit into a packet or that names an address handle of
     ///   another domain, or the queue pair's state takes none; in the last case it is not known whether the device took the request.
     /// * `EOPNOTSUPP`: a list on rxe.
+    ///
+    /// # References
+    ///
+    /// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
     #[doc(alias = "ibv_wr_start")]
     #[doc(alias = "ibv_wr_complete")]
     #[doc(alias = "ibv_wr_send")]
@@ -187,6 +195,10 @@ impl<T: Transport> ExtendedSend<'_, T> {
     /// # Errors
     ///
     /// As those of [`post_send`](Self::post_send). Requests before one that has too much inline data, or a list on rxe, are posted.
+    ///
+    /// # References
+    ///
+    /// [ibv_wr_post(3)](https://man7.org/linux/man-pages/man3/ibv_wr_post.3.html)
     #[doc(alias = "ibv_wr_start")]
     #[doc(alias = "ibv_wr_complete")]
     #[inline]

@@ -92,11 +92,12 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     ///
-    /// The provider's error.
+    /// `EIO` or `ENODEV`: the device is gone. Other numbers are the provider's.
     ///
     /// # References
     ///
     /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    #[doc(alias = "ibv_modify_qp")]
     pub fn reset(&self) -> Result<()> {
         self.modify(&QueuePairModification::to(QueuePairState::RESET))
     }
@@ -111,6 +112,7 @@ impl<T: Transport> QueuePair<T> {
     /// # References
     ///
     /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    #[doc(alias = "ibv_modify_qp")]
     pub fn move_to_error(&self) -> Result<()> {
         self.modify(&QueuePairModification::to(QueuePairState::ERROR))
     }
@@ -144,6 +146,7 @@ impl<T: Transport> QueuePair<T> {
     /// # References
     ///
     /// [ibv_modify_qp(3)](https://man7.org/linux/man-pages/man3/ibv_modify_qp.3.html)
+    #[doc(alias = "ibv_modify_qp")]
     pub fn resume(&self) -> Result<()> {
         self.modify(&QueuePairModification::to(QueuePairState::READY_TO_SEND))
     }

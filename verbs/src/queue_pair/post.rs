@@ -54,6 +54,10 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     ///
     /// As those of [`post_send`](Self::post_send).
+    ///
+    /// # References
+    ///
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_prepared_send<P: PreparedRequest<T>>(&self, request: &P) -> Result<(), PostError> {
@@ -67,6 +71,10 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// As those of [`post_send`](Self::post_send). [`PostError::accepted`] tells how many were taken before the one that was
     /// refused.
+    ///
+    /// # References
+    ///
+    /// [ibv_post_send(3)](https://man7.org/linux/man-pages/man3/ibv_post_send.3.html)
     #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_send_chain<C: SendChain<T> + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
@@ -105,6 +113,10 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     ///
     /// As those of [`post_receive`](Self::post_receive).
+    ///
+    /// # References
+    ///
+    /// [ibv_post_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_recv.3.html)
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     pub fn post_prepared_receive<const N: usize>(&self, request: &PreparedReceive<N>) -> Result<(), PostError> {
@@ -118,6 +130,10 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// As those of [`post_receive`](Self::post_receive). [`PostError::accepted`] tells how many were taken before the one
     /// that was refused.
+    ///
+    /// # References
+    ///
+    /// [ibv_post_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_recv.3.html)
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {

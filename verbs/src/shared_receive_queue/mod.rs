@@ -202,6 +202,10 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// As those of [`SharedReceiveQueueBuilder::build`].
+    ///
+    /// # References
+    ///
+    /// [ibv_create_srq(3)](https://man7.org/linux/man-pages/man3/ibv_create_srq.3.html)
     #[doc(alias = "ibv_create_srq")]
     pub fn create_shared_receive_queue(&self, max_wr: u32) -> Result<SharedReceiveQueue> {
         SharedReceiveQueueBuilder::new(self, max_wr).build()
@@ -231,6 +235,10 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// As those of [`post_receive`](Self::post_receive).
+    ///
+    /// # References
+    ///
+    /// [ibv_post_srq_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_srq_recv.3.html)
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
     pub fn post_prepared_receive<const N: usize>(&self, request: &PreparedReceive<N>) -> Result<(), PostError> {
@@ -244,6 +252,10 @@ impl SharedReceiveQueue {
     ///
     /// As those of [`post_receive`](Self::post_receive). [`PostError::accepted`] tells how many were taken before the one
     /// that was refused.
+    ///
+    /// # References
+    ///
+    /// [ibv_post_srq_recv(3)](https://man7.org/linux/man-pages/man3/ibv_post_srq_recv.3.html)
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
     pub fn post_receive_chain<C: ReceiveChain + ?Sized>(&self, requests: &mut C) -> Result<(), PostError> {
@@ -277,7 +289,7 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// The provider's error.
+    /// `EIO` or `ENODEV`: the device is gone. Other numbers are the provider's.
     ///
     /// # References
     ///
