@@ -18,7 +18,7 @@ use crate::ffi::ibv_qp_init_attr_mask as Mask;
 use crate::object_id::Identity;
 use crate::protection_domain::ProtectionDomain;
 use crate::queue_pair::multicast::Attachments;
-use crate::queue_pair::{QueuePair, QueuePairCreationFlags, extended, optional, receive};
+use crate::queue_pair::{QueuePair, QueuePairCreationFlags, extended_table, optional, receive};
 use crate::returns::{Errno, null_and_errno};
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::transport::Transport;
@@ -240,12 +240,12 @@ impl<T: Transport> QueuePairBuilder<T> {
         Ok(self.finish(qp, attributes.cap, None))
     }
 
-    fn create_extended(&self) -> Result<(NonNull<ffi::ibv_qp>, ffi::ibv_qp_cap, extended::Extended)> {
+    fn create_extended(&self) -> Result<(NonNull<ffi::ibv_qp>, ffi::ibv_qp_cap, extended_table::Extended)> {
         let device = self.pd.context().device_attributes()?;
         self.check_capabilities(EXTENDED_VERB)?;
         let (qp, cap) = self.create_with(T::SEND_OPERATIONS | self.optional)?;
         // SAFETY: the queue pair was made just now, with these operations.
-        match unsafe { extended::Extended::new::<T>(qp, self.optional, &device) } {
+        match unsafe { extended_table::Extended::new::<T>(qp, self.optional, &device) } {
             Some(extended) => Ok((qp, cap, extended)),
             None => {
                 // SAFETY: the queue pair was made just now, and nobody else knows it.
@@ -307,7 +307,7 @@ impl<T: Transport> QueuePairBuilder<T> {
         self,
         qp: NonNull<ffi::ibv_qp>,
         cap: ffi::ibv_qp_cap,
-        extended: Option<extended::Extended>,
+        extended: Option<extended_table::Extended>,
     ) -> QueuePair<T> {
         QueuePair {
             qp,

@@ -19,6 +19,7 @@ mod datagrams;
 mod diagnose;
 mod ece;
 mod extended;
+mod extended_table;
 #[cfg(rdma_core_45)]
 mod flush;
 mod local;
@@ -56,7 +57,7 @@ pub use creation_flags::QueuePairCreationFlags;
 pub use data_in_order::{DataOrder, OrderedOperation};
 pub use ece::EnhancedConnection;
 pub use extended::ExtendedSend;
-pub(crate) use extended::optional;
+pub(crate) use extended_table::optional;
 #[cfg(rdma_core_45)]
 pub use flush::{FlushRequest, PlacementType, SelectivityLevel};
 pub use modification::QueuePairModification;
@@ -88,7 +89,7 @@ pub struct QueuePair<T: Transport> {
     qp: NonNull<ffi::ibv_qp>,
     post_recv: receive::Function,
     capabilities: QueuePairCapabilities,
-    extended: Option<extended::Extended>,
+    extended: Option<extended_table::Extended>,
     // Behind pointers, as what changes has to be: the compiler may then keep the other fields in registers from one post to the next,
     // which is worth three instructions.
     /// UD: how many bytes a message has at most, which is known once the port is.
