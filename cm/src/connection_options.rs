@@ -161,7 +161,7 @@ impl ConnectionOptions {
         if let Some(type_of_service) = self.type_of_service {
             id.set_type_of_service(type_of_service)?;
         }
-        id.resolve_addr(self.source, address, deadline.remaining())?;
+        id.resolve_addr(self.source, address, deadline.time_for("rdma_resolve_addr")?)?;
         match id.wait_for_event(&deadline.with_grace(), "rdma_resolve_addr")? {
             EventKind::AddressResolved => Ok(id),
             other => Err(unexpected(other, address)),
@@ -174,7 +174,7 @@ impl ConnectionOptions {
         if let (Some(timeout), false) = (self.ack_timeout, space.is_datagram()) {
             id.set_ack_timeout(timeout)?;
         }
-        id.resolve_route(deadline.remaining())?;
+        id.resolve_route(deadline.time_for("rdma_resolve_route")?)?;
         match id.wait_for_event(&deadline.with_grace(), "rdma_resolve_route")? {
             EventKind::RouteResolved => Ok(id),
             other => Err(unexpected(other, address)),
@@ -228,6 +228,12 @@ impl Deadline {
         self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 
+    /// The same, for a step that takes some time; an error if there is none left. (Newer kernels answer EINVAL to a timeout of 0.)
+    pub(crate) fn time_for(&self, step: &'static str) -> Result<Duration> {
+        let remaining = self.remaining();
+        if remaining.is_zero() { Err(Error::TimedOut { step, timeout: self.timeout }) } else { Ok(remaining) }
+    }
+
     /// Later, so that the kernel, which has a timer of its own and says in any case what came of it, can say why there is nothing.
     pub(crate) fn with_grace(&self) -> Self {
         Self { end: self.end.and_then(|end| end.checked_add(Duration::from_secs(5))), ..*self }
@@ -254,5 +260,19 @@ impl Id {
                 event => return Ok(event.map(Event::into_kind)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_begins_when_the_time_is_over() {
+        let error = Deadline::after(Duration::ZERO).time_for("rdma_resolve_route").unwrap_err();
+        assert!(matches!(error, Error::TimedOut { step: "rdma_resolve_route", .. }), "{error}");
+        let left = Deadline::after(Duration::from_secs(60)).time_for("rdma_resolve_route").unwrap();
+        assert!(left > Duration::ZERO && left <= Duration::from_secs(60));
+        assert_eq!(Deadline::after(Duration::MAX).time_for("rdma_resolve_route").unwrap(), Duration::MAX);
     }
 }

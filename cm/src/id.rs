@@ -205,7 +205,8 @@ impl Id {
     /// # Errors
     ///
     /// * [`Error::WrongState`]: no address was resolved.
-    /// * [`Error::RouteUnresolved`], with `ENODEV` if the address is of the loopback interface.
+    /// * [`Error::RouteUnresolved`], with `ENODEV` if the address is of the loopback interface, or `EINVAL` for a timeout of 0, which newer
+    ///   kernels refuse.
     ///
     /// # References
     ///
