@@ -190,7 +190,10 @@ fn an_end_whose_peers_host_is_silent_gives_up() {
     let silence = ["RDMA_TEST_NETDEV", "RDMA_TEST_PEER_NETDEV"].map(|name| Silence::at(setting(name)));
     for end in [sender, receiver] {
         let error = end.ended().error();
-        assert!(error.contains("the peer cannot be reached any more: "), "{error}");
+        // Linux 6.12 may flush all requests without one that tells of the silence.
+        let known =
+            ["the peer cannot be reached any more: ", "the peer has ended the connection before the copy was finished"];
+        assert!(known.iter().any(|words| error.contains(words)), "{error}");
     }
     drop(silence);
 }

@@ -77,12 +77,17 @@ impl<T: Service> End<T> {
 
         let half = (largest + T::HEADER).next_multiple_of(PAGE);
         let bytes = 2 * half * options.qps as usize + PAGE;
-        let memory: Box<[AtomicU64]> = (0..bytes / size_of::<AtomicU64>()).map(|_| AtomicU64::new(0)).collect();
+        let words = bytes / size_of::<AtomicU64>();
+        let mut memory: Vec<AtomicU64> = Vec::new();
+        memory
+            .try_reserve_exact(words)
+            .with_context(|| format!("no memory for {bytes} bytes: ask for a smaller --size, or for fewer --qp"))?;
+        memory.extend((0..words).map(|_| AtomicU64::new(0)));
         let access = AccessFlags::LOCAL_WRITE
             | AccessFlags::REMOTE_WRITE
             | AccessFlags::REMOTE_READ
             | AccessFlags::REMOTE_ATOMIC;
-        let region = pd.register(memory, access)?;
+        let region = pd.register(memory.into_boxed_slice(), access)?;
         let first_page = region.as_ptr().align_offset(PAGE);
 
         let channel = options.events.then(|| context.create_completion_channel()).transpose()?;

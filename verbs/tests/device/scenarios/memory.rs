@@ -200,7 +200,15 @@ fn a_late_answer_does_not_reach_memory_that_was_let_go_of_under_its_read() {
         drop(cut);
         match a {
             Some(a) => {
-                let status = failure(&a.completion());
+                // Linux 6.12 has now and then not completed it at all.
+                let mut room = [WorkCompletion::default(); 1];
+                let limit = if kernel() == (6, 1) { LIMIT } else { LIMIT / 10 };
+                let Some(completion) = a.cq.wait(&mut room, Some(limit)).unwrap().first() else {
+                    assert_ne!(kernel(), (6, 1), "{how:?}: no completion");
+                    assert!(are_untouched(&others), "{how:?}");
+                    continue;
+                };
+                let status = failure(completion);
                 let known = [
                     Status::LOCAL_PROTECTION_ERROR,
                     Status::LOCAL_QUEUE_PAIR_OPERATION_ERROR,
