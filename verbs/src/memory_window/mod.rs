@@ -92,8 +92,7 @@ impl WindowType for WindowType2 {}
 /// ```no_run
 /// # use verbs::{AccessFlags, BindRequest, LocalSlice, MemoryRegion, ProtectionDomain, QueuePair, Rc, UnbindRequest, WindowType2};
 /// # fn tell_peer(window: verbs::RemoteSlice) {}
-/// # fn wait_for(wr_id: u64) -> verbs::WorkCompletion { unimplemented!() }
-/// # fn example(pd: &ProtectionDomain, qp: &QueuePair<Rc>) -> verbs::Result<()> {
+/// # fn example(pd: &ProtectionDomain, qp: &QueuePair<Rc>, wait_for: impl Fn(u64) -> verbs::WorkCompletion) -> verbs::Result<()> {
 /// let region = pd.register(vec![0; 1 << 20], AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND)?;
 /// let mut window = pd.create_memory_window::<WindowType2>()?;
 /// let bind = BindRequest::new(1, &region, 4096..8192, AccessFlags::REMOTE_WRITE)?.signaled();
